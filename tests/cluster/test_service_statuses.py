@@ -31,6 +31,13 @@ services:
   quota: {windows: [{window: 1h, hard: {pods: 1}}]}
   breaker: {quotaExceeded: {}}
 - {name: plain, match: {namespaces: [statuses-plain-STORE]}}
+- name: divided
+  match: {namespaces: [statuses-divided-STORE]}
+  placement:
+    shares:
+      variants:
+      - {name: spot, weight: 1, nodeSelector: {kind: spot}}
+      - {name: on-demand, weight: 1, nodeSelector: {kind: on-demand}}
 """
 WITHOUT_IDLE = POLICY[: POLICY.index("- name: idle")] + POLICY[POLICY.index("- {name: plain") :]
 
@@ -38,7 +45,7 @@ WITHOUT_IDLE = POLICY[: POLICY.index("- name: idle")] + POLICY[POLICY.index("- {
 @pytest.fixture(scope="module")
 def running(api_alone: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
     """Install Podgate without the CustomResourceDefinition."""
-    namespaces = [f"statuses-{name}-{store}" for name in ("tripped", "idle", "plain")]
+    namespaces = [f"statuses-{name}-{store}" for name in ("tripped", "idle", "plain", "divided")]
     with controller_fixture(api_alone, identities, POLICY.replace("STORE", store), namespaces, store_url) as fixture:
         yield fixture
     api_alone.kubectl("delete", "-f", CRD, "--ignore-not-found")
@@ -73,7 +80,7 @@ def test_missing_definition_is_reported_once_and_stops_nothing_else(running: Con
     running.wait(lambda: message in running.installation.log(writer), "the message to be logged")
     assert running.installation.create_pod(f"statuses-plain-{store}")[0] == 201
     running.plane.kubectl("apply", "-f", CRD)
-    wait_all(running, "tripped", "idle", "plain")
+    wait_all(running, "tripped", "idle", "plain", "divided")
     assert running.installation.log(writer).count(message) == 1
 
 
@@ -91,7 +98,16 @@ def test_each_service_has_an_object_with_its_status(running: ControllerFixture) 
     headings, *rows = read_table(running)
     assert headings.split("  ")[0] == "NAME"
     assert headings.split() == ["NAME", "STATE", "SINCE", "TRIGGERED", "AT", "RECOVERS", "AT", "MODE"]
-    assert [row.split() for row in rows] == [["idle", "CLOSED", "Audit"], ["plain"], ["tripped", "CLOSED", "Enforce"]]
+    assert [row.split() for row in rows] == [
+        ["divided"],
+        ["idle", "CLOSED", "Audit"],
+        ["plain"],
+        ["tripped", "CLOSED", "Enforce"],
+    ]
+
+
+def test_variants_of_a_service_have_their_breakers(running: ControllerFixture) -> None:
+    assert statuses(running)["divided"]["status"] == {"variants": [{"name": "spot", "state": "CLOSED"}]}
 
 
 def test_object_changes_only_with_its_breaker(running: ControllerFixture, store: str) -> None:
@@ -134,12 +150,12 @@ def test_object_of_a_removed_service_is_deleted_and_foreign_objects_stay(
     running.plane.apply({"apiVersion": "podgate.io/v1alpha1", "kind": "ServiceStatus", "metadata": {"name": "theirs"}})
     running.installation.change_policy(WITHOUT_IDLE.replace("STORE", store))
     running.wait(lambda: "idle" not in statuses(running), "the object to be deleted")
-    assert set(statuses(running)) == {"tripped", "plain", "theirs"}
+    assert set(statuses(running)) == {"tripped", "plain", "divided", "theirs"}
 
 
 def test_deleted_definition_stops_nothing_else_and_may_be_recreated(running: ControllerFixture, store: str) -> None:
     running.plane.kubectl("delete", "-f", CRD)
     assert running.installation.create_pod(f"statuses-plain-{store}")[0] == 201
     running.plane.kubectl("apply", "-f", CRD)
-    wait_all(running, "tripped", "plain")
+    wait_all(running, "tripped", "plain", "divided")
     assert running.has_listed_pods()

@@ -40,6 +40,13 @@ _AGAIN_SECONDS = 2.0
     help="URL of the leader's plain port, for the place of a Pod that waits.  [default: found by the kubeconfig]",
 )
 @click.option(
+    "--status",
+    metavar="URL",
+    envvar="PODGATE_SERVER",
+    help="URL of a server's plain port, for the breakers of variants of a Pod with a slot."
+    "  [default: found by the kubeconfig, else on this machine]",
+)
+@click.option(
     "--extender",
     metavar="URL",
     envvar="PODGATE_EXTENDER",
@@ -59,6 +66,7 @@ def explain(  # noqa: PLR0913  one parameter an option
     namespace: str,
     server: str | None,
     leader: str | None,
+    status: str | None,
     extender: str | None,
     kubeconfig: Kubeconfig,
     records: Path | None,
@@ -82,7 +90,7 @@ def explain(  # noqa: PLR0913  one parameter an option
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     target = parse_target(what, namespace)
     until_us = None if at is None else _parse_time(at)
-    inputs = ExplainInputs(target, kubeconfig, server, records, policy, until_us, leader, extender)
+    inputs = ExplainInputs(target, kubeconfig, server, records, policy, until_us, leader, extender, status=status)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def text(report: Report) -> str:

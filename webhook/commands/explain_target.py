@@ -91,3 +91,5 @@ class ExplainInputs:
     """URL of the plain port of the process that releases Pods."""
     extender: str | None = None
     """URL of an extender's decision port."""
+    status: str | None = None
+    """URL of a server's plain port, for the breakers of variants."""

@@ -56,7 +56,12 @@ class _Sources:
     async def explain(self, target: ExplainTarget) -> Explanation:
         """Explain an object as `podgate explain` does."""
         inputs = ExplainInputs(
-            target, self.plain.kubeconfig, self.decision_url, leader=self.plain.url, extender=self.extender_url
+            target,
+            self.plain.kubeconfig,
+            self.decision_url,
+            leader=self.plain.url,
+            extender=self.extender_url,
+            status=self.plain.url,
         )
         async with open_explainer(inputs) as explainer:
             return Explanation(await explainer.report(), dict(explainer.unread))

@@ -19,6 +19,7 @@ from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
 from webhook.errors import UserError
+from webhook.operations.current_variants import CurrentVariants
 from webhook.operations.decision_port import open_decision_port
 from webhook.operations.pod_records import ExtenderRecords, QueuePlaces
 from webhook.operations.record_policies import RecordPolicies, read_policy_file
@@ -48,6 +49,7 @@ async def open_explainer(inputs: ExplainInputs) -> "AsyncIterator[PodExplainer]"
             await explainer.connect(inputs.kubeconfig, stack)
             explainer.places = QueuePlaces(ServerLocation(inputs.leader, inputs.kubeconfig))
             explainer.scheduling = ExtenderRecords(inputs.extender, inputs.kubeconfig)
+            explainer.variants = CurrentVariants(ServerLocation(inputs.status, inputs.kubeconfig))
         yield explainer
 
 
@@ -73,6 +75,7 @@ class PodExplainer:
         """Places of Pods that wait; None without a cluster."""
         self.scheduling: ExtenderRecords | None = None
         """Records of Pods that the extender was asked about; None without a cluster."""
+        self.variants: CurrentVariants | None = None
         self.away: dict[str, str] = {}
         """Inputs that no report has, with the reason."""
         self._unread: dict[str, str] = {}
@@ -268,15 +271,16 @@ class PodExplainer:
         carried = [(pod.metadata.annotations or {}).get(HASH_ANNOTATION, "") for pod in pods]
         hashes = [*(record.policy for record in records), *carried]
         await self._policies.read(filter(None, hashes), self._source, reader)
-        now_us = time.time_ns() // 1000
+        variants = {} if self.variants is None else await self.variants.find(pods, records, self._unread)
         return Surroundings(
-            now_us,
+            time.time_ns() // 1000,
             self._policies.by_hash,
             in_force,
             {} if namespace is None else namespace.metadata.labels or {},
             namespace,
             nodes,
             hosts,
+            variants=variants,
         )
 
 

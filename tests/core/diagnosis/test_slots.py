@@ -1,5 +1,10 @@
 """Slots in decision records and in the reports made from them: which variant a Pod got, and why another one."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -17,6 +22,8 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, diagnose
 from webhook.core.diagnosis.objects import ReportedPod
 from webhook.core.diagnosis.recomputation import list_rule_notes, recompute
+from webhook.core.diagnosis.report import VariantReport
+from webhook.core.diagnosis.variant_states import list_variant_states
 from webhook.core.reporting.decision_record import DecisionRecord, RecordedSlot
 from webhook.core.reporting.record_codec import decode_shared_record
 from webhook.interceptor import Interceptor
@@ -65,11 +72,19 @@ class Shop:
         validate, mutate = self.recorder.records[:2]
         return mutate, validate
 
-    def report(self, uid: str, admission: Admission, *, with_records: bool = True) -> Report:
+    def report(
+        self,
+        uid: str,
+        admission: Admission,
+        *,
+        with_records: bool = True,
+        variants: Mapping[str, tuple[VariantReport, ...]] = MappingProxyType({}),
+    ) -> Report:
         metadata = {**admission.pod["metadata"], "creationTimestamp": "2027-01-15T08:00:00Z"}
         existing = msgspec.convert({**admission.pod, "metadata": metadata, "status": {}}, ReportedPod)
         records = tuple(self.recorder.records) if with_records else ()
         around = Surroundings(NOW_US, policies={self.policy.hash: self.policy}, in_force=self.policy)
+        around = replace(around, variants=variants)
         found = diagnose(PodFacts("shop", metadata["name"], uid, existing, records=records), around)
         assert found is not None
         return found
@@ -140,3 +155,65 @@ async def test_explain_reads_the_slot_off_a_pod_without_records() -> None:
     shop, admission = await create_two(is_open=False)
     page = format_report(shop.report("u2", admission, with_records=False))
     assert "\n  slot      slot 2 is spot\n" in page
+
+
+def build_shares(*variants: dict[str, Any]) -> dict[str, Any]:
+    """Return the shares of a service as `GET /status` has them."""
+    return {"base": None, "variants": [{"hasBreaker": True, "breaker": None, **variant} for variant in variants]}
+
+
+def build_breaker(state: str, until: str | None = None) -> dict[str, Any]:
+    return {"state": state, "reason": "INC-1", "openUntil": until}
+
+
+SPOT, LAST = {"name": "spot", "breaker": build_breaker("OPEN", "2027-01-15T08:09:41.200Z")}, {"name": "last"}
+LAST |= {"hasBreaker": False}
+
+
+@pytest.mark.parametrize(
+    ("variants", "expected"),
+    [
+        ([SPOT, LAST], "spot OPEN (INC-1), probes from 08:09:41Z: last takes its Pods"),
+        (
+            [{"name": "spot", "breaker": build_breaker("FORCED_OPEN", "2027-01-15T08:09:41.200Z")}, LAST],
+            "spot FORCED_OPEN (INC-1), until 08:09:41Z: last takes its Pods",
+        ),
+        (
+            [{"name": "spot", "breaker": build_breaker("HALF_OPEN")}, LAST],
+            "spot HALF_OPEN (INC-1): some Pods probe it, last takes the others",
+        ),
+        ([{"name": "spot", "breaker": build_breaker("CLOSED")}, LAST], "spot CLOSED"),
+        (
+            [SPOT, {"name": "arm", "breaker": build_breaker("CLOSED")}, LAST],
+            "spot OPEN (INC-1), probes from 08:09:41Z: arm takes its Pods; arm CLOSED",
+        ),
+        ([SPOT, SPOT | {"name": "arm"}, LAST], "last takes its Pods; arm OPEN"),
+        ([{"name": "spot"}, LAST], "spot unknown"),
+        (
+            [{"name": "spot", "breaker": build_breaker("CLOSED")}, LAST, SPOT | {"name": "arm", "ofCandidate": True}],
+            "arm OPEN (INC-1), probes from 08:09:41Z, of the candidate",
+        ),
+    ],
+)
+async def test_explain_shows_the_present_breakers_of_the_variants(
+    variants: list[dict[str, Any]], expected: str
+) -> None:
+    shop, admission = await create_two(is_open=True)
+    states = {"web": list_variant_states(build_shares(*variants)), "other": ()}
+    [line] = [
+        line for line in format_report(shop.report("u2", admission, variants=states)).splitlines() if "  shares" in line
+    ]
+    assert expected in line
+
+
+async def test_a_report_has_the_present_breakers_for_programs_and_none_of_a_pod_without_a_slot() -> None:
+    shop, admission = await create_two(is_open=True)
+    states = {"web": list_variant_states(build_shares(SPOT, LAST))}
+    found = msgspec.to_builtins(shop.report("u2", admission, variants=states))
+    until = "2027-01-15T08:09:41.200Z"
+    spot = {"name": "spot", "state": "OPEN", "reason": "INC-1", "until": until, "takenBy": "last"}
+    assert list(found["shares"]) == [spot, {"name": "last", "hasBreaker": False}]
+    without = msgspec.json.decode(msgspec.json.encode(admission.pod))
+    del without["metadata"]["labels"]["podgate.io/variant"]
+    report = shop.report("u3", Admission(admission.mutated, admission.validated, without), variants=states)
+    assert (report.slot, report.shares) == (None, ())

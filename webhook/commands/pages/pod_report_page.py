@@ -19,8 +19,8 @@ from webhook.core.diagnosis.report import (
     NodesReport,
     RewrittenField,
     SchedulingReport,
-    SlotReport,
     StartReport,
+    VariantReport,
 )
 from webhook.core.plain_text import escape_document, escape_line
 from webhook.core.quota import Holder
@@ -45,6 +45,7 @@ _TELLS = {
     "configmap": "the policy that it holds",
     "replicasets": "the controllers of the Deployment, and so its Pods",
     "jobs": "the Jobs of the CronJob, and so its Pods",
+    "variants": "the present breakers of the service's variants",
 }
 """The facts that an unread object would have shown, by the first word of its name."""
 _SOURCES = {
@@ -86,7 +87,7 @@ def list_parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]
     if report.pods:
         yield "pods", ", ".join(f"{count} {token}" for token, count in report.pods.items())
     yield from _format_admission(report)
-    yield from _format_slot(report.slot)
+    yield from _format_slot(report)
     if with_rules:
         for finding in report.rules:
             yield "  rule", f"{finding['half']:8} {finding['stage']:8} {finding['found']}"
@@ -141,11 +142,29 @@ def _format_admission(report: Report) -> Iterator[tuple[str, str]]:
         yield "  rewritten", f"{len(report.rewritten) - _FIELDS_MAX} more: see --rules or -o json"
 
 
-def _format_slot(slot: SlotReport | None) -> Iterator[tuple[str, str]]:
+def _format_slot(report: Report) -> Iterator[tuple[str, str]]:
+    slot = report.slot
     if slot is None:
         return
     instead = f" instead of {slot.intended}; no record says why" if slot.intended else ""
     yield "  slot", slot.reason or f"slot {slot.number} is {slot.variant}{instead}"
+    if report.shares:
+        yield "  shares", "; ".join(filter(None, map(_format_variant, report.shares)))
+
+
+def _format_variant(variant: VariantReport) -> str:
+    """Return the breaker of a variant with an absolute time, so that a page that is watched changes only with it."""
+    if not variant.has_breaker:
+        return ""
+    text = f"{variant.name} {variant.state or 'unknown'}{f' ({variant.reason})' if variant.reason else ''}"
+    if variant.until:
+        word = "probes from" if variant.state == "OPEN" else "until"
+        text += f", {word} {variant.until[11:19]}Z"
+    if variant.of_candidate:
+        return f"{text}, of the candidate"
+    if variant.taken_by and variant.state == "HALF_OPEN":
+        return f"{text}: some Pods probe it, {variant.taken_by} takes the others"
+    return f"{text}: {variant.taken_by} takes its Pods" if variant.taken_by else text
 
 
 def _format_decision(admission: AdmissionReport) -> str:

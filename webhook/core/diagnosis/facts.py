@@ -12,6 +12,7 @@ from webhook.core.diagnosis.objects import (
     ReportedOwner,
     ReportedPod,
 )
+from webhook.core.diagnosis.report import VariantReport
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
@@ -31,6 +32,8 @@ class Surroundings:
     hosts: Mapping[str, ReportedNode | None] | None = None
     """Nodes of Pods that may not be well, by name, None for one that does not exist; None if they were not read."""
     unread: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, tuple[VariantReport, ...]] = field(default_factory=dict)
+    """Variants of services now, by service; only of services that were asked about."""
 
     def explain_unread(self, *names: str) -> str:
         """Return why the first of these could not be read; "" if all were, or if none was asked for."""

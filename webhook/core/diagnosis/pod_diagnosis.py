@@ -63,7 +63,14 @@ def diagnose(facts: PodFacts, around: Surroundings, *, is_brief: bool = False) -
         )
     else:
         report = _diagnose_pod(facts, facts.pod, records, around)
-    return report if report is None or is_brief else _add_rules(report, records, around)
+    return report if report is None or is_brief else _add_variants(_add_rules(report, records, around), around)
+
+
+def _add_variants(report: Report, around: Surroundings) -> Report:
+    """Add the present variants of the service to the report on a Pod that has a slot."""
+    if report.slot is None or report.admission is None:
+        return report
+    return replace(report, shares=around.variants.get(report.admission.service, ()))
 
 
 def _diagnose_by_event(facts: PodFacts, around: Surroundings) -> Report | None:

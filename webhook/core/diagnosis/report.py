@@ -109,6 +109,22 @@ class SlotReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: str = ""
 
 
+class VariantReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One variant of the service's shares, and its breaker as it is now."""
+
+    name: str
+    state: str = ""
+    """"" if it is not known, or if it has no breaker."""
+    reason: str = ""
+    until: str = ""
+    """When Pods probe it, or when a manual state ends."""
+    taken_by: str = ""
+    """The variant that new Pods get instead."""
+    has_breaker: bool = True
+    of_candidate: bool = False
+    """Only the candidate of a canary has it."""
+
+
 class RewrittenField(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One field that the policy wrote or removed, with the entry that did, and why."""
 
@@ -182,6 +198,8 @@ class Report(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Of a workload: the number of its Pods by token."""
     admission: AdmissionReport | None = None
     slot: SlotReport | None = None
+    shares: tuple[VariantReport, ...] = ()
+    """The variants of its service now, if it has a slot and a server was asked."""
     quota: tuple[RecordedLimit, ...] = ()
     breaker: RecordedBreaker | None = None
     rewritten: tuple[RewrittenField, ...] = ()
