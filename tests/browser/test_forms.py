@@ -9,7 +9,7 @@ import pytest
 from tests.browser.devtools import PHONE, Tab
 from tests.console.acting import HANDS, PATH, Painter, PreparedCluster, install_act, make_hands
 from tests.console.token_serving import serve
-from tests.harness.console import make_ports, open_console, service
+from tests.harness.console import breaker, make_ports, open_console, service, shares
 from webhook.console.interface.act import REASON
 from webhook.console.registry import list_acts
 
@@ -39,10 +39,11 @@ async def test_an_act_by_keyboard_alone(tab: Tab, monkeypatch: pytest.MonkeyPatc
 async def test_every_act_is_a_form_that_anybody_can_use(tab: Tab, tmp_path: Path) -> None:
     """Axe finds nothing in any form and any confirmation, and the command is as it was typed."""
     filled = {"window": "1m", "hard": "pods=100", "factor": "3", "pod": "shop/web-x7", "reason": "INC-1 it's <b>"}
-    async with open_console(make_ports(service("web")), make_hands(tmp_path / "o", PreparedCluster())) as client:
+    divided = service("web", shares=shares({"spot": breaker("OPEN", 30), "on-demand": None}))
+    async with open_console(make_ports(divided), make_hands(tmp_path / "o", PreparedCluster())) as client:
         await tab.open(client.running.issue_address())
         for act in list_acts():
-            await tab.open(f"{client.running.url}{act.path.format(name='web')}?{urlencode(filled)}")
+            await tab.open(f"{client.running.url}{act.path.format(name='web', variant='spot')}?{urlencode(filled)}")
             assert await tab.list_violations() == [], act.name
             await tab.shoot(f"act-{act.name}")
             await tab.wait_for_load(tab.evaluate("document.querySelector('main button[type=submit]').click()"))
@@ -53,6 +54,28 @@ async def test_every_act_is_a_form_that_anybody_can_use(tab: Tab, tmp_path: Path
             assert command[0] == "podgate"
             assert ("--reason" in command) == (REASON in act.fields)
             assert "--reason" not in command or filled["reason"] in command
+
+
+async def test_a_variant_is_opened_from_the_page_of_its_service(tab: Tab, tmp_path: Path) -> None:
+    overrides = tmp_path / "overrides.yaml"
+    divided = service("web", shares=shares({"spot": breaker("HALF_OPEN"), "on-demand": None}))
+    async with open_console(make_ports(divided), make_hands(overrides)) as client:
+        await tab.open(client.running.issue_address())
+        await tab.open(client.running.url + "/service/web")
+        assert await tab.list_violations() == []
+        await tab.shoot("service-variants")
+        link = "[...document.querySelectorAll('a')].find(found => found.textContent === 'Open spot')"
+        await tab.wait_for_load(tab.evaluate(f"{link}.click()"))
+        await tab.evaluate("document.getElementById('field-reason').focus()")
+        await tab.write("INC-1")
+        await tab.wait_for_load(tab.press("Enter"))
+        assert "get the variant after spot" in await tab.text("main")
+        command = shlex.split(await tab.text("#command"))
+        assert command[:6] == ["podgate", "breaker", "open", "web", "--variant", "spot"]
+        assert not overrides.exists()
+        await tab.wait_for_load(tab.evaluate("document.querySelector('main button[type=submit]').click()"))
+        assert "web: variant: spot" in await tab.text("[role=status]")
+        assert "INC-1" in overrides.read_text()
 
 
 async def test_a_refused_form_says_why(tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:

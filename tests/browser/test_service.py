@@ -7,7 +7,7 @@ import pytest
 
 from tests.browser.devtools import Tab
 from tests.browser.looks import LOOKS, check_look, read_without_scripts
-from tests.harness.console import NOW, PreparedPort, breaker, make_ports, open_console, service
+from tests.harness.console import NOW, PreparedPort, breaker, make_ports, open_console, service, shares
 from tests.harness.console_rows import denial, queue_document, waiting_pod
 from webhook.console.interface.document_reader import ConsolePorts
 
@@ -37,7 +37,8 @@ METRICS = (
 
 
 def build_ports(state: dict[str, Any] | None = OPENED) -> ConsolePorts:
-    own = service("payment-api", used=50, breaker=state, pool="shared")
+    variants = shares({"spot": breaker("OPEN", 90), "on-demand": None})
+    own = service("payment-api", used=50, breaker=state, pool="shared", shares=variants)
     own["windows"] += [
         {
             "window": "1h",

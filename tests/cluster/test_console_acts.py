@@ -32,6 +32,9 @@ SERVICE_ACTS: list[tuple[str, dict[str, str]]] = [
     ("breaker/open", {}),
     ("breaker/close", {}),
     ("breaker/reset", {}),
+    ("variant/spot/open", {}),
+    ("variant/spot/close", {}),
+    ("variant/spot/reset", {}),
     ("quota/grant", {"window": "1h", "hard": "pods=100"}),
     ("override", {"factor": "3", "quota": "Audit", "combine": "replace"}),
     ("queue/pause", {}),
@@ -48,6 +51,9 @@ services:
   match: {{namespaces: [{SHOP}]}}
   quota: {{windows: [{{window: 1h, hard: {{pods: 2}}}}], whenExceeded: Queue, queue: {{}}}}
   breaker: {{quotaExceeded: {{count: 9, within: 1m}}}}
+  placement: {{shares: {{variants: [
+    {{name: spot, weight: 1, nodeSelector: {{kind: spot}}}},
+    {{name: on-demand, weight: 1, nodeSelector: {{kind: on-demand}}}}]}}}}
 """
 SERVED = POLICY.replace(", whenExceeded: Queue, queue: {}", "")
 """A server without a cluster has no queue."""
@@ -234,7 +240,7 @@ async def test_a_viewers_acts_are_refused_with_the_missing_right(plane: ControlP
     ):
         for act in list_acts():
             form = {"window": "1h", "hard": "pods=1", "factor": "2", "pod": f"{SHOP}/web-1", **TERMS}
-            acted = await console.act(act.path.format(name=SERVICE), {**form, "to": ""})
+            acted = await console.act(act.path.format(name=SERVICE, variant="spot"), {**form, "to": ""})
             assert acted.said.startswith("Nothing was done: "), (act.name, acted.said)
             assert "grant the right to" in acted.said, (act.name, acted.said)
             assert wanted["/" + act.path.split("/")[1]] in acted.said, (act.name, acted.said)

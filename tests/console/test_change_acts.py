@@ -13,7 +13,7 @@ import yaml
 from tests.cli.command_runner import podgate
 from tests.console.acting import HASH, Painter, PreparedCluster, install_act, make_hands
 from tests.console.token_serving import SAME_SITE, serve
-from tests.harness.console import ConsoleClient, make_ports, open_console, service
+from tests.harness.console import ConsoleClient, breaker, make_ports, open_console, service, shares
 from webhook.console import application
 from webhook.console.access import is_loopback_host
 from webhook.console.application import ConsoleParts
@@ -25,10 +25,14 @@ from webhook.console.registry import list_acts
 TERMS = {"for": "30m", "reason": "INC-1 it's <b>", "combine": "add"}
 KEPT = dict.fromkeys(("placement", "resources", "quota", "breaker", "scheduling", "rules"), "unchanged")
 ROOM = {"window": "1m", "hard": "pods=100 cpu=40"}
+DIVIDED = service("web", shares=shares({"spot": breaker("OPEN", 30), "on-demand": None}))
 OVERRIDES: list[tuple[str, dict[str, str], dict[str, Any]]] = [
     ("breaker/open", {}, {"breaker": "ForcedOpen"}),
     ("breaker/close", {}, {"breaker": "ForcedClosed"}),
     ("breaker/reset", {}, {"breaker": "Automatic"}),
+    ("variant/spot/open", {}, {"variant": "spot", "breaker": "ForcedOpen"}),
+    ("variant/spot/close", {}, {"variant": "spot", "breaker": "ForcedClosed"}),
+    ("variant/spot/reset", {}, {"variant": "spot", "breaker": "Automatic"}),
     ("quota/grant", ROOM, {"grant": [{"window": "1m", "hard": {"pods": "100", "cpu": "40"}}]}),
     ("override", KEPT | {"factor": "3", "quota": "Audit"}, {"quotaFactor": 3, "modes": {"quota": "Audit"}}),
     ("queue/pause", {}, {"queue": "Paused"}),
@@ -59,7 +63,7 @@ async def test_an_act_writes_what_its_command_line_writes(
     path: str, form: dict[str, str], fields: dict[str, Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "overrides.yaml"
-    async with open_console(make_ports(service("web")), make_hands(file)) as client:
+    async with open_console(make_ports(DIVIDED), make_hands(file)) as client:
         command, said = await act_on(client, f"/service/web/{path}", {**TERMS, **form})
     written = read_entries(file)
     [entry] = written
@@ -81,7 +85,7 @@ async def test_an_act_combines_as_its_command_line_does(combine: str, tmp_path: 
         done = await asyncio.to_thread(podgate, *("override", "web", *terms), file)
         assert done.code == 0, done.err
     form = {**TERMS, **KEPT, "factor": "3", "combine": combine}
-    async with open_console(make_ports(service("web")), make_hands(first)) as client:
+    async with open_console(make_ports(DIVIDED), make_hands(first)) as client:
         command, _ = await act_on(client, "/service/web/override", form)
     words = [str(second) if word == str(first) else word for word in command[1:]]
     assert (await asyncio.to_thread(podgate, *words)).code == 0
@@ -91,7 +95,7 @@ async def test_an_act_combines_as_its_command_line_does(combine: str, tmp_path: 
 
 async def test_all_overrides_of_a_service_are_ended(tmp_path: Path) -> None:
     file = tmp_path / "overrides.yaml"
-    async with open_console(make_ports(service("web")), make_hands(file)) as client:
+    async with open_console(make_ports(DIVIDED), make_hands(file)) as client:
         await act_on(client, "/service/web/queue/pause", TERMS)
         command, said = await act_on(client, "/service/web/override/end", {})
         assert command == ["podgate", "override", "web", "--clear", "--overrides", str(file)]
@@ -111,6 +115,10 @@ async def test_all_overrides_of_a_service_are_ended(tmp_path: Path) -> None:
         ("/service/web/breaker/open", {"reason": "a\u202eb"}, "Reason: a\\u202eb: has characters that cannot be seen"),
         ("/service/web/breaker/open", {"reason": "a" * 501}, "reason"),
         ("/service/gone/breaker/open", {}, "no service 'gone'"),
+        ("/service/gone/variant/spot/open", {}, "no service 'gone'"),
+        ("/service/web/variant/--list/open", {}, "service web has no variant '--list' with a breaker"),
+        ("/service/web/variant/on-demand/close", {}, "service web has no variant 'on-demand' with a breaker"),
+        ("/service/web/variant/spot/open", {"for": "721h"}, "For: '721h': longer than 720h"),
         ("/service/--list/breaker/open", {}, "no service '--list'"),
         ("/service/web/quota/grant", {"window": "1m", "hard": "pods"}, "Amount to add: 'pods': not RESOURCE=AMOUNT"),
         ("/service/web/quota/grant", {"window": "1m", "hard": "pods=1 pods=2"}, "Amount to add: pods is given twice"),
@@ -125,7 +133,7 @@ async def test_a_bad_form_is_refused_before_anybody_is_asked(
     path: str, form: dict[str, str], error: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "overrides.yaml"
-    async with open_console(make_ports(service("web")), make_hands(file, PreparedCluster())) as client:
+    async with open_console(make_ports(DIVIDED), make_hands(file, PreparedCluster())) as client:
         status, page = await client.post(path, {**TERMS, **form, "form_token": client.form_token})
     assert status == 400
     assert f"Nothing was done: {error}" in unescape(page)
@@ -135,7 +143,7 @@ async def test_a_bad_form_is_refused_before_anybody_is_asked(
 async def test_a_pod_is_released_by_its_uid_and_dropped_with_a_reason(tmp_path: Path) -> None:
     file, cluster = tmp_path / "overrides.yaml", PreparedCluster()
     pod = {"pod": "shop/web-x7", "reason": "INC-1"}
-    async with open_console(make_ports(service("web")), make_hands(file, cluster)) as client:
+    async with open_console(make_ports(DIVIDED), make_hands(file, cluster)) as client:
         command, said = await act_on(client, "/queue/release", {**TERMS, **pod})
         options = ["--for", "30m", "--reason", "INC-1", "--context", "here", "--overrides", str(file)]
         assert command == ["podgate", "queue", "release", "shop/web-x7", *options]
@@ -169,7 +177,7 @@ async def test_a_rollout_is_changed(
     name: str, form: dict[str, str], words: list[str], asked: tuple[str, ...], tmp_path: Path
 ) -> None:
     cluster = PreparedCluster()
-    async with open_console(make_ports(service("web")), make_hands(tmp_path / "none", cluster)) as client:
+    async with open_console(make_ports(DIVIDED), make_hands(tmp_path / "none", cluster)) as client:
         command, said = await act_on(client, f"/policy/{name}", form)
     assert command == ["podgate", "policy", name, *words, "--context", "here", "--server", "http://s"]
     assert said.endswith(f"; in force: {HASH}; warning: it has mistakes")
@@ -177,19 +185,19 @@ async def test_a_rollout_is_changed(
 
 
 async def test_without_a_cluster_there_is_no_act_on_it(tmp_path: Path) -> None:
-    async with open_console(make_ports(service("web")), make_hands(tmp_path / "none")) as client:
+    async with open_console(make_ports(DIVIDED), make_hands(tmp_path / "none")) as client:
         for path in ("/queue/release", "/queue/drop", "/policy/promote", "/policy/rollback"):
             assert (await client.get(path))[0] == 404
         assert (await client.get("/service/web/breaker/open"))[0] == 200
 
 
 def fill(act: ConsoleAct) -> str:
-    return act.path.format(name="web")
+    return act.path.format(name="web", variant="spot")
 
 
 async def test_every_form_works_by_keyboard_and_names_its_fields(tmp_path: Path) -> None:
     """Each field has a label, and a hint is tied to it; a link may fill a field."""
-    async with open_console(make_ports(service("web")), make_hands(tmp_path / "o", PreparedCluster())) as client:
+    async with open_console(make_ports(DIVIDED), make_hands(tmp_path / "o", PreparedCluster())) as client:
         for act in list_acts():
             status, page = await client.get(fill(act) + "?reason=%3Cscript%3Ealert%281%29%3C%2Fscript%3E")
             assert status == 200, act.name
@@ -234,7 +242,7 @@ async def test_every_form_is_refused_from_elsewhere(tmp_path: Path) -> None:
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
     )
-    async with open_console(make_ports(service("web")), make_hands(file, cluster)) as client:
+    async with open_console(make_ports(DIVIDED), make_hands(file, cluster)) as client:
         for act in list_acts():
             form = {**TERMS, **KEPT, **ROOM, "factor": "2", "pod": "shop/web-x7", "to": "7", "confirmed": "yes"}
             assert (await client.post(fill(act), form))[0] == 403, act.name
@@ -249,9 +257,9 @@ async def test_a_page_leads_to_the_acts_that_begin_on_it(monkeypatch: pytest.Mon
     [act] = application.list_acts()
     linked = replace(act, name="all", path="/paint", title="Paint all", link="Paint all")
     monkeypatch.setattr(application, "list_acts", lambda: (act, linked))
-    async with open_console(make_ports(service("web")), make_hands(tmp_path / "o")) as client:
+    async with open_console(make_ports(DIVIDED), make_hands(tmp_path / "o")) as client:
         _, page = await client.get("/")
     assert '<li><a href="/paint">Paint all</a></li>' in page
     assert "/service/web/paint" not in page
-    async with open_console(make_ports(service("web"))) as client:
+    async with open_console(make_ports(DIVIDED)) as client:
         assert "Paint all" not in (await client.get("/"))[1]

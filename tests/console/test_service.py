@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.console.acting import HANDS
+from tests.console.acting import HANDS, make_hands
 from tests.console.pages import HOSTILE, check_text
 from tests.console.token_serving import serve
-from tests.harness.console import PreparedPort, breaker, make_ports, open_console, service
+from tests.harness.console import PreparedPort, breaker, make_ports, open_console, service, shares
 from tests.harness.console_rows import denial, queue_document, waiting_pod
 from webhook.console.interface.document_reader import ConsolePorts
 from webhook.errors import UserError
@@ -84,6 +85,17 @@ async def test_variants_are_shown_with_their_breakers() -> None:
     async with open_console(build_ports(service("web"))) as client:
         _, page = await client.get("/service/web")
     assert "Variants" not in page
+
+
+async def test_each_variant_leads_to_its_acts(tmp_path: Path) -> None:
+    divided = service("a b", shares=shares({"spot": breaker("OPEN", 30), "on-demand": None}))
+    async with open_console(build_ports(divided), make_hands(tmp_path / "o")) as client:
+        _, page = await client.get("/service/a%20b")
+        for act in ("open", "close", "reset"):
+            assert f'<a href="/service/a%20b/variant/spot/{act}">{act.capitalize()} spot</a>' in page
+        assert "variant/on-demand/" not in page
+    async with open_console(build_ports(divided)) as client:
+        assert "/variant/" not in (await client.get("/service/a%20b"))[1], "this console only reads"
 
 
 async def test_probes_are_told() -> None:

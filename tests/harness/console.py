@@ -120,6 +120,15 @@ def service(name: str, used: int | None = 3, hard: int = 50, **fields: Any) -> d
     }
 
 
+def shares(variants: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
+    """Return the shares of a service with the breakers of its variants, None for one without."""
+    rows = [
+        {"name": name, "weight": 1, "ofCandidate": False, "hasBreaker": found is not None, "breaker": found}
+        for name, found in variants.items()
+    ]
+    return {"base": None, "variants": rows}
+
+
 def breaker(state: str, seconds: int = 0, **fields: Any) -> dict[str, Any]:
     until = f"2026-12-01T04:{seconds // 60:02d}:{seconds % 60:02d}.000Z" if seconds else None
     return {

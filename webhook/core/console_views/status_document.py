@@ -66,6 +66,7 @@ class VariantStatus(Struct, frozen=True, rename="camel"):
 
     name: str
     weight: int = 0
+    of_candidate: bool = False
     has_breaker: bool = False
     breaker: BreakerStatus | None = None
 
