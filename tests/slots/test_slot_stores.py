@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
@@ -109,6 +109,52 @@ async def test_redis_gives_the_same_slots_as_memory(redis: RedisSlots, clock: Vi
             assert answers[0] == answers[1], number
             if answers[0].slot and not is_dry_run:
                 carried[owner, answers[0].slot] = name
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_actions_of_one_call_to_redis_take_effect_in_order(
+    redis: RedisSlots, clock: VirtualClock, seed: int
+) -> None:
+    """Claims that follow each other in a call share what they have read; other actions come between them."""
+    generator, stores = random.Random(seed), (MemorySlots(clock), redis)  # noqa: S311  not for secrets
+    await learn(stores, "rs-1", 4, [])
+    for turn in range(12):
+        chosen = [_choose_action(generator, f"{turn}-{number}") for number in range(12)]
+        found = [
+            [await act(store) for act in chosen]
+            if store is not redis
+            else await asyncio.gather(*(act(store) for act in chosen))
+            for store in stores
+        ]
+        assert found[0] == found[1], turn
+        clock.set(clock.now_us() + generator.choice((0, 1_000_000)))
+
+
+def _choose_action(generator: random.Random, name: str) -> Callable[[SlotStore], Awaitable[object]]:
+    owner, kind = generator.choice(("rs-1", "rs-1", "rs-2")), generator.randrange(10)
+    held = [HeldSlot(slot, f"{name}-{slot}") for slot in range(1, 9) if generator.random() < 0.4]
+    if kind == 0:
+        return lambda store: store.learn(PLAN, owner, 9, held if len(name) % 2 else None, AGE_US, is_new=True)
+    if kind == 1:
+        return lambda store: store.forget(PLAN, owner)
+    if kind == 2:
+        return lambda store: store.free(PLAN, owner, held)
+    claimed = generator.choice((name, "again", held[0].claim if held else name))
+    is_dry_run = generator.random() < 0.2
+    return lambda store: store.claim(PLAN, owner, claimed, is_dry_run=is_dry_run)
+
+
+async def test_claims_of_one_turn_cost_few_commands(redis: RedisSlots, redis_server: RedisServer) -> None:
+    await redis.learn(PLAN, "rs", 64, (), AGE_US, is_new=True)
+
+    def count_calls() -> int:
+        with redis_server.client() as client:
+            return sum(found["calls"] for found in client.info("commandstats").values())
+
+    before = count_calls()
+    claims = (redis.claim(PLAN, "rs", f"c{number}", is_dry_run=False) for number in range(64))
+    assert [found.slot for found in await asyncio.gather(*claims)] == [*range(1, 65)]
+    assert count_calls() - before < 2 * 64 + 20, "a claim reads once and writes once"
 
 
 async def learn(stores: Sequence[SlotStore], owner: str, replicas: int, held: Sequence[HeldSlot] | None) -> None:

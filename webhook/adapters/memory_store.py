@@ -37,6 +37,8 @@ class MemoryStore:
         self._clock = clock
         self._around = BreakerEnvironment(late_us, self._count_open)
         self._states: dict[str, TagState] = {}
+        self._empty = TagState(self._around)
+        """Of every tag that has none; only read."""
         self._unswept: list[str] = []
         self._guarded: tuple[CounterPlan, ...] = ()
 
@@ -145,7 +147,7 @@ class MemoryStore:
         return store_time.convert_view(clock, BreakerScript(state, plan, clock.now(self.now_us())).view())
 
     def find_last_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        state = self._find_state(plan)  # a breaker without stored state has had no transition
+        state = self._states.get(plan.tag) or self._empty  # a breaker without stored state has had no transition
         clock = state.find_clock(plan)
         breaker = store_time.convert_forcing(clock, plan.breaker)
         if breaker is None:

@@ -1,5 +1,6 @@
 """JSON Patch (RFC 6902): the operations add, replace, remove and copy."""
 
+from binascii import b2a_base64
 from collections.abc import Iterable, Sequence, Sized
 from functools import cached_property, lru_cache
 from typing import Any
@@ -27,6 +28,20 @@ class Patch(tuple[PatchOperation, ...]):  # noqa: SLOT001  cached_property keeps
     def encoded(self) -> Raw:
         """The patch as encoded in a response: JSON in base64. Pods of one controller share it."""
         return Raw(_encoder.encode(_encoder.encode(self)))
+
+    @cached_property
+    def _start(self) -> bytes:
+        """The encoded patch without its end, for patches that go on: three bytes of JSON are four of base64."""
+        text = _encoder.encode(self)[:-1] + (b"," if self else b"")
+        return b'"' + b2a_base64(text + b" " * (-len(text) % 3), newline=False)
+
+    def extend(self, operations: Sequence[PatchOperation]) -> "Patch":
+        """Return the patch with more operations, of which each Pod of a controller has its own."""
+        extended = Patch((*self, *operations))
+        if operations:
+            end = _encoder.encode(operations)[1:]
+            extended.encoded = Raw(b'%b%b"' % (self._start, b2a_base64(end, newline=False)))
+        return extended
 
 
 NO_PATCH = Patch()

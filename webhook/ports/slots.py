@@ -1,6 +1,6 @@
 """Slots of the Pods of workloads: who gives them, who counts them, and where the truth about them is."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -49,7 +49,7 @@ class HeldSlot(Struct, frozen=True):
 class SlotStore(Protocol):
     """Slots of owners whose Pods have no index. Each call is atomic; StoreUnavailableError without an answer."""
 
-    async def claim(self, plan: CounterPlan, owner: str, claim: str, *, is_dry_run: bool) -> SlotClaim:
+    def claim(self, plan: CounterPlan, owner: str, claim: str, *, is_dry_run: bool) -> Awaitable[SlotClaim]:
         """Claim the lowest free slot of the owner with this uid. A repeated claim gets the same slot.
 
         A dry run claims nothing, and gets the slot that it would have got.

@@ -7,6 +7,8 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from webhook.core.quota import CounterPlan
 from webhook.core.shares import SlotOwner
 from webhook.errors import StoreUnavailableError
@@ -29,9 +31,10 @@ class SlotReports(NamedTuple):
 
 
 UNREPORTED = SlotReports()
+_UNKNOWN = SlotClaim(0)
 
 
-class SlotAsk(NamedTuple):
+class SlotAsk(Struct, frozen=True, gc=False):
     """One Pod that asks for a slot."""
 
     plan: CounterPlan
@@ -67,11 +70,21 @@ class SlotNumbers:
 
     async def take(self, ask: SlotAsk) -> tuple[int, str]:
         """Return a slot, and why it may be a wrong one, "" if it is not."""
-        found = SlotClaim(0)
         try:
-            if not ask.is_dry_run:
+            if self._stale and not ask.is_dry_run:
                 await self._forget_stale(ask.owner.uid)
-            found = await self._claim_in(self._slots, ask)
+            found = await self._slots.claim(ask.plan, ask.owner.uid, ask.claim, is_dry_run=ask.is_dry_run)
+        except StoreUnavailableError as error:
+            return await self._guess_without_store(ask, _UNKNOWN, str(error))
+        if not self._suffices(found):
+            return await self._take_in_doubt(ask, found)
+        if not ask.is_dry_run:
+            self._reports.on_claimed(ask.plan.service)
+        return found.slot, ""
+
+    async def _take_in_doubt(self, ask: SlotAsk, found: SlotClaim) -> tuple[int, str]:
+        """Return a slot as `take` does, after the cluster has told of an owner that is unknown or has too few slots."""
+        try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 for may_wait in (False, found.slot > 0):  # of an unknown owner, the first list has waited
                     if self._suffices(found) or ask.is_dry_run:

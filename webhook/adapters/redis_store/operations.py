@@ -193,6 +193,11 @@ def slots(planned: PreparedPlan, owner: str, action: str, **values: Any) -> Scri
     return ScriptOperation(planned, SLOTS, (planned.keys.slots + owner,), (action, *asked))
 
 
+def claim_slot(planned: PreparedPlan, owner: str, claim: str, ttl_ms: int, *, is_dry_run: bool) -> ScriptOperation:
+    # In the order of SLOT_ACTIONS, without names because an operation is made for each Pod.
+    return ScriptOperation(planned, SLOTS, (planned.keys.slots + owner,), ("claim", claim, is_dry_run, ttl_ms))
+
+
 def _make_operation(planned: PreparedPlan, name: str, *keys: str, **values: Any) -> ScriptOperation:
     """Return an operation on these keys and on those that `values` names; False is none."""
     fields = OPERATIONS[name]

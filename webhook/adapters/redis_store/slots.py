@@ -23,7 +23,9 @@ class RedisSlots:
         self._lanes = lanes
 
     async def claim(self, plan: CounterPlan, owner: str, claim: str, *, is_dry_run: bool) -> SlotClaim:
-        return SlotClaim(*await self._ask(plan, owner, "claim", uid=claim, is_dry_run=is_dry_run, ttl_ms=_KEPT_MS))
+        operation = operations.claim_slot(self._plans.prepare(plan), owner, claim, _KEPT_MS, is_dry_run=is_dry_run)
+        slot, replicas = await self._lanes.ask(operation)
+        return SlotClaim(slot, replicas)
 
     async def learn(
         self,

@@ -5,12 +5,13 @@ from webhook.core.admission.decision import Finding
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import PatchOperation, set_keys
+from webhook.core.patch import PatchOperation, format_pointer, set_keys
 from webhook.core.placement import VARIANT_LABEL
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import Mode
 from webhook.core.shares import (
     CLAIM_ANNOTATION,
+    DELETION_COST,
     SLOT_ANNOTATION,
     PodSlot,
     SlotOwner,
@@ -19,6 +20,10 @@ from webhook.core.shares import (
 )
 
 _LABEL = f"metadata.labels[{VARIANT_LABEL}]"
+_ANNOTATIONS = ("metadata", "annotations")
+_SLOT_POINTER, _CLAIM_POINTER, _COST_POINTER = (
+    format_pointer(*_ANNOTATIONS, key) for key in (SLOT_ANNOTATION, CLAIM_ANNOTATION, DELETION_COST)
+)
 
 
 def find_dividable(evaluation: Evaluation) -> SlotOwner | None:
@@ -45,7 +50,15 @@ def take_slot(evaluation: Evaluation, slot: PodSlot, found: str) -> None:
 
 def write_slot(evaluation: Evaluation, slot: PodSlot) -> list[PatchOperation]:
     """Return the operations that write a Pod's slot, after those of the rewrite."""
-    return set_keys(("metadata", "annotations"), evaluation.pod.annotations, slot.list_annotations())
+    carried = evaluation.pod.annotations
+    if SLOT_ANNOTATION in carried or CLAIM_ANNOTATION in carried or DELETION_COST in carried:
+        return set_keys(_ANNOTATIONS, carried, slot.list_annotations())
+    operations = [PatchOperation("add", _SLOT_POINTER, str(slot.slot))]
+    if slot.claim:
+        operations.append(PatchOperation("add", _CLAIM_POINTER, slot.claim))
+    if slot.kind == "ReplicaSet":
+        operations.append(PatchOperation("add", _COST_POINTER, str(slot.deletion_cost)))
+    return operations
 
 
 def adopt_variant(evaluation: Evaluation, service: Service) -> Service:

@@ -64,7 +64,7 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
     if evaluation.group is not None:
         evaluation.patch = Patch([*found.patch, *grouping.write_group(evaluation, evaluation.group)])
     if evaluation.slot is not None:
-        evaluation.patch = Patch([*evaluation.patch, *slots.write_slot(evaluation, evaluation.slot)])
+        evaluation.patch = evaluation.patch.extend(slots.write_slot(evaluation, evaluation.slot))
     evaluation.overwritten = found.overwritten
     evaluation.qos_change = found.qos_change
     evaluation.steps += found.notes

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
 
-@dataclass(slots=True)
-class _Taken:
+
+class _Taken(Struct, frozen=True, gc=False):
     claim: str
     claimed_us: int
 

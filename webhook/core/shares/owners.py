@@ -16,6 +16,8 @@ _SELECTED_BY = {
 """By the kind of an owner its API group, and the label that its Pods share with no other Pods of their namespace, as a
 rule."""
 
+_UNSELECTED = ("", "")
+
 
 class SlotOwner(Struct, frozen=True):
     """The ReplicaSet, StatefulSet or Job of a Pod.
@@ -28,7 +30,7 @@ class SlotOwner(Struct, frozen=True):
     namespace: str
     name: str
     uid: str
-    selector: tuple[str, str] = ("", "")
+    selector: tuple[str, str] = _UNSELECTED
     index: int | None = None
 
 
@@ -48,11 +50,13 @@ def _read_owner(reference: OwnerReference, pod: Pod, namespace: str) -> SlotOwne
     group, label = _SELECTED_BY.get(reference.kind, ("", ""))
     if not group or not reference.is_in_group(group):
         return None
-    index = _read_index(reference, pod)
-    if index is None and reference.kind == "StatefulSet":
+    kind = reference.kind
+    index = None if kind == "ReplicaSet" else _read_index(reference, pod)
+    if index is None and kind == "StatefulSet":
         return None
-    selector = (label, pod.labels[label]) if label and label in pod.labels else ("", "")
-    return SlotOwner(reference.kind, namespace, reference.name, reference.uid, selector, index)
+    value = pod.labels.get(label) if label else None
+    selector = _UNSELECTED if value is None else (label, value)
+    return SlotOwner(kind, namespace, reference.name, reference.uid, selector, index)
 
 
 def _read_index(owner: OwnerReference, pod: Pod) -> int | None:

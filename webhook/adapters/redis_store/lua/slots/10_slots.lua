@@ -2,8 +2,27 @@
 -- the claim; `c` with a claim, its slot. An owner without `r` is unknown. The law: `core/shares/owner_slots.py`.
 -- Operations write at once. Each may be repeated, so an error of another operation's writes does no harm.
 
-local function take(key, slot, uid, now)
-  redis.call('HSET', key, slot, string.format('%.0f ', now) .. uid, 'c' .. uid, slot)
+-- Call a command on a key with any number of values, some at a time: Lua's stack has an end.
+local function call_with(command, key, values)
+  for first = 1, #values, 1000 do
+    redis.call(command, key, unpack(values, first, min(first + 999, #values)))
+  end
+end
+
+-- Add what is written for a slot that a claim takes.
+local function add_taken(values, slot, uid, now)
+  local count = #values
+  values[count + 1], values[count + 2] = slot, string.format('%.0f ', now) .. uid
+  values[count + 3], values[count + 4] = 'c' .. uid, slot
+end
+
+-- Return what is stored for the slots of a list of slots and claims, one after another.
+local function read_held(key, held)
+  local slots = {}
+  for index = 1, #held, 2 do
+    slots[#slots + 1] = held[index]
+  end
+  return redis.call('HMGET', key, unpack(slots))
 end
 
 -- Return when a slot was claimed, and the claim; nothing for a free one.
@@ -12,21 +31,42 @@ local function read(stored)
   return tonumber(at), uid
 end
 
+local known = {} -- by key, owners of this call: how many slots they have, and below which none is free
+
+-- Claims of one call that follow each other read no more than they have to. Other actions forget what is known.
 local function claim(key, now, CLAIM_FIELDS)
-  local replicas, free, slot = unpack(redis.call('HMGET', key, 'r', 'f', 'c' .. uid))
-  if not replicas or slot then
-    return SLOT_CLAIM{slot = tonumber(slot or 0), replicas = tonumber(replicas or 0)}
+  local call, mark, owner = redis.call, 'c' .. uid, known[key]
+  local slot, taken
+  if owner then
+    slot, taken = unpack(call('HMGET', key, mark, owner.free))
+  else
+    local replicas, free, claimed = unpack(call('HMGET', key, 'r', 'f', mark))
+    if not replicas then
+      return SLOT_CLAIM{slot = 0, replicas = 0}
+    end
+    owner, slot = {replicas = tonumber(replicas), free = tonumber(free)}, claimed
+    known[key] = owner
+    taken = not slot and call('HGET', key, owner.free)
   end
-  free = tonumber(free)
-  while redis.call('HGET', key, free) do
-    free = free + 1
+  if slot then
+    return SLOT_CLAIM{slot = tonumber(slot), replicas = owner.replicas}
   end
+  while taken do
+    owner.free = owner.free + 1
+    taken = call('HGET', key, owner.free)
+  end
+  slot = owner.free
   if not is_dry_run then
-    take(key, free, uid, now)
-    redis.call('HSET', key, 'f', free + 1)
-    redis.call('PEXPIRE', key, ttl_ms)
+    local values = {'f', slot + 1}
+    add_taken(values, slot, uid, now)
+    call('HSET', key, unpack(values))
+    owner.free = slot + 1
+    if not owner.lasts then
+      call('PEXPIRE', key, ttl_ms)
+      owner.lasts = true
+    end
   end
-  return SLOT_CLAIM{slot = free, replicas = tonumber(replicas)}
+  return SLOT_CLAIM{slot = slot, replicas = owner.replicas}
 end
 
 -- `held`: the slots that Pods carry and their claims, one after another, or false.
@@ -34,46 +74,59 @@ local function learn(key, now, LEARN_FIELDS)
   if not is_new and not redis.call('HGET', key, 'r') then
     return {}
   end
-  redis.call('HSET', key, 'r', replicas, 'f', 1)
-  redis.call('PEXPIRE', key, ttl_ms)
-  local carried = {}
+  local carried, lowest = {}, 1
   for index = 1, held and #held or 0, 2 do
     carried[held[index]] = true
   end
-  local stored = held and redis.call('HGETALL', key) or NOTHING
+  while carried[lowest] do
+    lowest = lowest + 1
+  end
+  redis.call('HSET', key, 'r', replicas, 'f', lowest)
+  redis.call('PEXPIRE', key, ttl_ms)
+  local stored, gone, taken = held and redis.call('HGETALL', key) or NOTHING, {}, {}
   for index = 1, #stored, 2 do
     local slot, at, uid = tonumber(stored[index]), read(stored[index + 1])
     if slot and (carried[slot] or now - at >= age) then
-      redis.call('HDEL', key, slot, 'c' .. uid)
+      gone[#gone + 1], gone[#gone + 2] = slot, 'c' .. uid
     end
   end
   for index = 1, held and #held or 0, 2 do
-    take(key, held[index], held[index + 1], now)
+    add_taken(taken, held[index], held[index + 1], now)
   end
+  call_with('HDEL', key, gone)
+  call_with('HSET', key, taken)
   return {}
 end
 
 local function confirm(key, now, CONFIRM_FIELDS)
   if redis.call('HGET', key, 'r') then
     redis.call('PEXPIRE', key, ttl_ms)
+    local stored, taken, given = read_held(key, held), {}, {}
     for index = 1, #held, 2 do
-      if not redis.call('HGET', key, held[index]) then
-        take(key, held[index], held[index + 1], now)
+      local slot = held[index]
+      if not stored[(index + 1) / 2] and not given[slot] then
+        add_taken(taken, slot, held[index + 1], now)
+        given[slot] = true
       end
     end
+    call_with('HSET', key, taken)
   end
   return {}
 end
 
 local function free(key, _, FREE_FIELDS)
+  local replicas, lowest = unpack(redis.call('HMGET', key, 'r', 'f'))
+  local stored, gone, freed = read_held(key, held), {}, {}
   for index = 1, #held, 2 do
-    local slot, claimed = held[index], held[index + 1]
-    local _, uid = read(redis.call('HGET', key, slot))
-    if uid == claimed then
-      local replicas, lowest = unpack(redis.call('HMGET', key, 'r', 'f'))
-      redis.call('HDEL', key, slot, 'c' .. uid)
-      redis.call('HSET', key, 'r', math.max(0, replicas - 1), 'f', math.min(slot, lowest))
+    local slot, _, uid = held[index], read(stored[(index + 1) / 2])
+    if uid == held[index + 1] and not freed[slot] then
+      gone[#gone + 1], gone[#gone + 2], freed[slot] = slot, 'c' .. uid, true
+      replicas, lowest = max(0, replicas - 1), min(slot, lowest)
     end
+  end
+  if #gone > 0 then
+    call_with('HDEL', key, gone)
+    redis.call('HSET', key, 'r', replicas, 'f', lowest)
   end
   return {}
 end
@@ -87,5 +140,9 @@ local actions = {claim = claim, learn = learn, confirm = confirm, free = free, f
 
 -- Run an action: its name and values follow the number of the owner's key.
 return {run = function(now, key, action, ...)
-  return actions[action](KEYS[key], now, ...)
+  key = KEYS[key]
+  if action ~= 'claim' then
+    known[key] = nil
+  end
+  return actions[action](key, now, ...)
 end}
