@@ -6,7 +6,8 @@ from tests.contract.counter_store import BREAKER, SECOND_US, HandClock
 from tests.core.plans import plan_of, standing, window
 from webhook.core.breaker import BreakerPlan, Forcing, State, UnschedulablePlan
 from webhook.core.policy_fields import Mode
-from webhook.core.quota import PoolGuarantees, PoolPlan, StandingPlan
+from webhook.core.quota import STANDING as STANDING_WINDOW
+from webhook.core.quota import PoolGuarantees, PoolPlan, StandingPlan, WindowPlan
 
 START_US = HandClock().us + 123_456
 LATE_US = 300_000
@@ -49,6 +50,12 @@ def guaranteed_pool(service: str) -> PoolPlan:
     return PoolPlan(POOL.name, tuple(GUARANTEES.bind(shared, service) for shared in POOL.windows))
 
 
+def live(**hard: int) -> WindowPlan:
+    """Return limits on the live Pods of a pool."""
+    return replace(window(0, **hard), name=STANDING_WINDOW)
+
+
+STANDING_POOL = PoolPlan("shared", POOL.windows, live(pods=3, cpu=600, memory=100))
 SMALL = plan_of(window(1, pods=2), window(64, pods=5, cpu=300), breaker=EAGER)
 PLANS = (
     SMALL,
@@ -91,16 +98,27 @@ PLANS = (
         plan_of(service="batch/spot", tag="variants", breaker=replace(VARIANT, probes=probes, forcing=forcing))
         for probes, forcing in ((1, None), (2, None), (1, FORCINGS[0]), (1, FORCINGS[1]))
     ),
+    # Limits on the live Pods of a pool: beside those of its members, in several modes, and on all clusters together.
+    *(
+        replace(SMALL, service=service, tag="shared", per_namespace=per_namespace, pool=STANDING_POOL, standing=own)
+        for service, per_namespace, own in (
+            ("payment-api", False, None),
+            ("web", True, standing(1, pods=2, memory=70)),
+            ("free", False, standing(pods=1)),
+        )
+    ),
+    plan_of(service="batch", tag="shared", pool=PoolPlan("shared", (), live(cpu=300, pods=2)), quota_mode=Mode.AUDIT),
+    plan_of(service="batch", tag="shared", pool=PoolPlan("shared", (), live(pods=2)), fleet=True),
 )
 
-LIVE_PLANS = tuple(number for number, plan in enumerate(PLANS) if plan.standing)
+LIVE_PLANS = tuple(number for number, plan in enumerate(PLANS) if plan.limits_live_pods)
 BREAKER_PLANS = tuple(
     number for number, plan in enumerate(PLANS) if plan.breaker is not None and plan.breaker.error_rate is not None
 )
 GUARDED = (
     *(
         replace(plan, breaker=replace(plan.breaker, open_max=1))
-        for plan in PLANS[:1] + tuple(plan for plan in PLANS if plan.tag == "shared" and not plan.standing)
+        for plan in PLANS[:1] + tuple(plan for plan in PLANS if plan.tag == "shared" and not plan.limits_live_pods)
         if plan.breaker is not None
     ),
     plan_of(service="batch/spot", tag="variants", breaker=VARIANT),

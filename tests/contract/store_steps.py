@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.contract.counter_store import SECOND_US
 from tests.contract.store_plans import BREAKER_PLANS, GUARDED, LATE_US, LIVE_PLANS, PLANS
 from webhook.core.breaker.outcome_types import Outcomes, Start
-from webhook.core.quota import Acquire, AcquireGroup, Booking, CounterPlan, GroupMember, Sighting
+from webhook.core.quota import Acquire, AcquireGroup, Booking, CounterPlan, GroupMember, PoolPod, Sighting
 from webhook.ports import BreakerLedger, CounterStore, GroupCharges, PodLedger
 
 TEN_MINUTES_US = 600 * SECOND_US
@@ -66,6 +66,9 @@ STEPS = st.one_of(
     st.tuples(st.just("overdue"), st.sampled_from([0, 1, SECOND_US, 3 * SECOND_US]), st.sampled_from([1, 3, 100])),
     st.tuples(st.just("stop_waiting"), st.lists(UIDS, max_size=3, unique=True)),
     st.tuples(st.just("mark_complete")),
+    st.tuples(st.just("mark_pool_complete")),
+    st.tuples(st.just("drop"), st.lists(st.tuples(UIDS, st.sampled_from(["", "web", "payment-api"])), max_size=2)),
+    st.tuples(st.just("stand of pool")),
     st.tuples(st.just("reset"), st.sampled_from([-SECOND_US, 0, 1, SECOND_US]), st.sampled_from([None, 1, 2, 64])),
     st.tuples(st.just("stand")),
     st.tuples(st.just("snapshot"), st.sampled_from(["", "x", "z"])),
@@ -95,6 +98,8 @@ LIVE_STEPS = st.one_of(
     SIGHTINGS,
     STEPS,
     st.tuples(st.just("mark_complete")),
+    st.tuples(st.just("mark_pool_complete")),
+    st.tuples(st.just("stand of pool")),
     st.tuples(st.just("plan"), st.sampled_from(LIVE_PLANS)),
     st.tuples(st.just("pause"), st.sampled_from([70 * SECOND_US, TEN_MINUTES_US - 1, TEN_MINUTES_US])),
 )
@@ -160,9 +165,39 @@ async def list_live_uids(store: PodLedger, plan: CounterPlan, scope: str) -> set
     return uids
 
 
+POOL_STEPS = frozenset({"mark_pool_complete", "drop", "stand of pool"})
+
+
+async def run_pool_step(store: PodLedger, plan: CounterPlan, step: Step) -> Any:
+    """Run a step on the live Pods of a pool."""
+    match step:
+        case ("mark_pool_complete",):
+            return await store.mark_pool_complete(plan)
+        case ("drop", pods):
+            return await store.drop_pool_pods(plan, [PoolPod(uid, name_member(plan, of)) for uid, of in pods])
+    return await list_pool_pods(store, plan)
+
+
+def name_member(plan: CounterPlan, name: str) -> str:
+    """Return the service itself, or another one of its example."""
+    return f"{name}-{plan.service.rpartition('-')[2]}" if name else plan.service
+
+
+async def list_pool_pods(store: PodLedger, plan: CounterPlan) -> dict[str, PoolPod]:
+    """Return the live Pods of the plan's pool, by uid, of all pages."""
+    pods, after = await store.list_pool_live(plan)
+    found = {pod.uid: pod for pod in pods}
+    while after:
+        pods, after = await store.list_pool_live(plan, after)
+        found |= {pod.uid: pod for pod in pods}
+    return found
+
+
 async def run_step(store: Store, plan: CounterPlan, step: Step, now_us: int) -> Any:
     if step[0] == "acquire group":
         return await run_group_step(store, plan, step)
+    if step[0] in POOL_STEPS:
+        return await run_pool_step(store, plan, step)
     return await run_single_step(store, plan, step, now_us)
 
 

@@ -3,16 +3,14 @@
 The stores are those of `counter_store.py`, whose `store` fixture gives each in turn.
 """
 
-from typing import Any, Protocol
-
 import pytest
 from msgspec.structs import replace
 
 from tests.contract.counter_store import ONE, SECOND_US, HandClock, ask, clock, read_usage, store
+from tests.contract.live_pods import Store, list_live_uids, mark_complete, observe
 from tests.core.plans import plan_of, standing, window
 from webhook.core.ledger.live_set import KNOWN_US, SURGE_US
 from webhook.core.quota import HOUR_US, Booking, CounterPlan, DeniedBy, Holder, PoolPlan, Seen, Sighting, UnseenPod, Use
-from webhook.ports import CounterStore, PodLedger
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -26,30 +24,6 @@ BY_NAMESPACE = replace(PODS, per_namespace=True)
 BY_TEAM = replace(PLAN, per_namespace=True, team_key="team")
 MANY = 2500
 """More than one page, and more than one call."""
-
-
-class Store(CounterStore, PodLedger, Protocol):
-    """The interface of all stores."""
-
-
-async def observe(
-    store: Store, plan: CounterPlan, uid: str, cost: dict[str, int] = ONE, namespace: str = "payments", **more: Any
-) -> Seen:
-    (seen,) = await store.observe(plan, [Sighting(namespace, f"{uid}-pod", uid, cost, **{"lives": True, **more})])
-    return seen
-
-
-async def mark_complete(store: Store, plan: CounterPlan) -> None:
-    await store.mark_complete(plan, await store.list_scopes(plan))
-
-
-async def list_live_uids(store: Store, plan: CounterPlan, scope: str = "") -> set[str]:
-    found, after = await store.list_live(plan, scope)
-    uids = set(found)
-    while after:
-        found, after = await store.list_live(plan, scope, after)
-        uids |= set(found)
-    return uids
 
 
 async def list_overdue_uids(store: Store, plan: CounterPlan, age_us: int = 0, most: int = 100) -> list[str]:

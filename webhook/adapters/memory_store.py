@@ -15,6 +15,7 @@ from webhook.core.quota import (
     AcquireGroup,
     Booking,
     CounterPlan,
+    PoolPod,
     Receipt,
     Seen,
     ServiceSnapshot,
@@ -87,6 +88,19 @@ class MemoryStore:
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         rolls.mark_complete(self._find_state(plan, keep=True), plan, scopes, self._clock.now_us())
+
+    async def list_pool_live(
+        self,
+        plan: CounterPlan,
+        after: str = "",  # noqa: ARG002  all are on one page
+    ) -> tuple[Sequence[PoolPod], str]:
+        return rolls.live_of_pool(self._find_state(plan), plan, self._clock.now_us()), ""
+
+    async def mark_pool_complete(self, plan: CounterPlan) -> None:
+        rolls.mark_pool_complete(self._find_state(plan, keep=True), plan, self._clock.now_us())
+
+    async def drop_pool_pods(self, plan: CounterPlan, pods: Sequence[PoolPod]) -> None:
+        rolls.drop_pool_pods(self._find_state(plan), plan, pods, self._clock.now_us())
 
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
         return rolls.reset(self._find_state(plan, keep=True), plan, at_us, seconds, self._clock.now_us())

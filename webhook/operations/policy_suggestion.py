@@ -140,7 +140,8 @@ def _drop_standing(policy: Policy) -> Policy:
         replace(service, quota=replace(service.quota, standing=None)) if service.quota is not None else service
         for service in policy.services
     )
-    return replace(policy, services=services)
+    pools = tuple(replace(pool, standing=None) for pool in policy.pools)
+    return replace(policy, services=services, pools=pools)
 
 
 def _suggest_service(

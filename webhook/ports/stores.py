@@ -10,6 +10,7 @@ from webhook.core.quota import (
     AcquireGroup,
     Booking,
     CounterPlan,
+    PoolPod,
     Receipt,
     Seen,
     ServiceSnapshot,
@@ -170,6 +171,18 @@ class PodLedger(Protocol):
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         """Mark the list of live Pods as complete: limits on live Pods are enforced for the next ten minutes."""
+        ...
+
+    async def list_pool_live(self, plan: CounterPlan, after: str = "") -> tuple[Sequence[PoolPod], str]:
+        """Return live Pods of the plan's pool, of this cluster and as `list_live` does, and the next `after`."""
+        ...
+
+    async def mark_pool_complete(self, plan: CounterPlan) -> None:
+        """Mark the live Pods of the plan's pool as complete: limits on them are enforced for the next ten minutes."""
+        ...
+
+    async def drop_pool_pods(self, plan: CounterPlan, pods: Sequence[PoolPod]) -> None:
+        """Remove these from the live Pods of the plan's pool, unless they count for another service now."""
         ...
 
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:

@@ -90,3 +90,5 @@ async def enforce_live_limits(policy: CompiledPolicy, store: ReplayStore) -> Non
     for plan in policy.plans.values():
         if plan.standing is not None:
             await store.mark_complete(plan, ())
+        if plan.pool_standing is not None:
+            await store.mark_pool_complete(plan)

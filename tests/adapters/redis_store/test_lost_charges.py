@@ -13,7 +13,7 @@ from tests.core.checks.checks import CHECKS, FACTS, document
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer
 from tests.redis_servers.access import acl_file, user
 from tests.redis_servers.waiting import wait_until
-from webhook.adapters.redis_store.store import server_status
+from webhook.adapters.redis_store.server_status import server_status
 from webhook.core.checks.check import Observation, run_check
 from webhook.core.reporting.status_parts import StoreServers, StoreStatus
 

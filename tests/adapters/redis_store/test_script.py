@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.contract.counter_store import BREAKER, HandClock
+from tests.contract.store_plans import live
 from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.transport.script import TEXT, Script
-from webhook.core.quota import Acquire, DeniedBy
+from webhook.core.quota import Acquire, DeniedBy, PoolPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SlotClaim, StoreReports
 from webhook.ports.store_url import StoreFiles
@@ -21,7 +22,7 @@ from webhook.ports.store_url import StoreFiles
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 PLAN = plan_of(window(60, pods=2), breaker=BREAKER)
-MODULES = ("refusals", "waits", "live", "breaker", "operations", "queue", "slots")
+MODULES = ("refusals", "waits", "live", "guarantees", "pools", "breaker", "operations", "queue", "slots")
 
 
 def remove_modules(*modules: str) -> str:
@@ -90,8 +91,24 @@ async def _acquire_where_live_pods_are_limited(store: RedisStore) -> None:
     await store.acquire(Acquire(replace(PLAN, standing=standing(pods=9)), "payments", "a", {"pods": 1}, "x"))
 
 
+async def _acquire_where_the_live_pods_of_a_pool_are_limited(store: RedisStore) -> None:
+    plan = replace(PLAN, tag="prod", pool=PoolPlan("prod", (), live(pods=9)))
+    await store.acquire(Acquire(plan, "payments", "a", {"pods": 1}, "x"))
+
+
+async def test_limits_on_own_live_pods_define_nothing_of_a_pool(redis_server: RedisServer) -> None:
+    async with open_store_with(redis_server, remove_modules("pools", "guarantees")) as store:
+        await _acquire_where_live_pods_are_limited(store)
+
+
 @pytest.mark.parametrize(
-    ("module", "call"), [("operations", _tick), ("breaker", _tick), ("live", _acquire_where_live_pods_are_limited)]
+    ("module", "call"),
+    [
+        ("operations", _tick),
+        ("breaker", _tick),
+        ("live", _acquire_where_live_pods_are_limited),
+        ("pools", _acquire_where_the_live_pods_of_a_pool_are_limited),
+    ],
 )
 async def test_other_calls_define_their_modules(
     redis_server: RedisServer, module: str, call: Callable[[RedisStore], Awaitable[None]]

@@ -208,8 +208,9 @@ def test_nothing_is_known_of_a_pod_without_object_and_record() -> None:
 # --- tokens of denials and of Pods that wait ---
 
 
-def limit(of: Holder, *, over: bool = True) -> RecordedLimit:
-    return RecordedLimit(of, "web", "", "pods", 3, 3, 1, over=over)
+def limit(of: Holder, *, over: bool = True, window: str = "") -> RecordedLimit:
+    window = "standing" if of is Holder.STANDING else window
+    return RecordedLimit(of, "web", window, "pods", 3, 3, 1, over=over)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +220,7 @@ def limit(of: Holder, *, over: bool = True) -> RecordedLimit:
         (("QuotaExceeded",), (limit(Holder.STANDING),), Fate.WAITING_FOR_LIVE_PODS),
         (("QuotaExceeded",), (limit(Holder.STANDING), limit(Holder.SERVICE, over=False)), Fate.WAITING_FOR_LIVE_PODS),
         (("QuotaExceeded",), (limit(Holder.STANDING), limit(Holder.POOL)), Fate.DENIED),
+        (("QuotaExceeded",), (limit(Holder.POOL, window="standing"),), Fate.WAITING_FOR_LIVE_PODS),
         (("QuotaExceeded",), (), Fate.DENIED),
         (("PlacementConflict", "BreakerOpen"), (), Fate.DENIED),
     ],

@@ -232,9 +232,9 @@ def _list_quota_series(service: Service, pool: Pool | None) -> Series:
                 (families.QUOTA_DENIED, (service.name, resource, window.window.text, holder))
                 for resource in window.hard
             )
-    if quota is not None and quota.standing is not None:
-        for resource in quota.standing.hard:
-            yield families.QUOTA_DENIED, (service.name, resource, STANDING, Holder.STANDING)
+    for holder, standing in ((Holder.STANDING, quota and quota.standing), (Holder.POOL, pool and pool.standing)):
+        for resource in standing.hard if standing else ():
+            yield families.QUOTA_DENIED, (service.name, resource, STANDING, holder)
 
 
 def _list_outage_series(service: Service) -> Series:

@@ -149,7 +149,7 @@ def _add_guarantee(plan: CounterPlan, index: int, use: Use, own_used: int, kept:
 def decode_pool_uses(plan: CounterPlan, figures: Sequence[int], guarantees: Sequence[int]) -> tuple[Use, ...]:
     """Return every limit of the plan's pool; `guarantees` are the own use and what is kept in each, if in any."""
     uses = decode_uses(plan, (Holder.POOL,), figures)
-    if not guarantees:
+    if not plan.has_guarantees:
         return uses
     numbers = [index for index, (holder, _, _) in enumerate(plan.limits) if holder is Holder.POOL]
     pairs = zip(*[iter(guarantees)] * 2, strict=True)
@@ -171,13 +171,13 @@ def decode_uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequenc
 
     Each limit has two figures: the use, and the time from which one more Pod fits; for live Pods, the surge instead.
     """
-    limits = [(index, holder) for index, (holder, _, _) in enumerate(plan.limits) if holder in holders]
+    limits = [index for index, (holder, _, _) in enumerate(plan.limits) if holder in holders]
     pairs = zip(*[iter(figures)] * len(LimitFigures._fields), strict=True)
     return tuple(
         _make_use(plan, index, found.used, 1, 0, found.more)
-        if holder is Holder.STANDING
+        if plan.limits[index][1].is_standing
         else _make_use(plan, index, found.used, 1, found.more)
-        for (index, holder), found in zip(limits, map(LimitFigures._make, pairs), strict=True)
+        for index, found in zip(limits, map(LimitFigures._make, pairs), strict=True)
     )
 
 

@@ -14,8 +14,8 @@ class PlanKeys:
 
     `home` is the hash with the tag's clock and the pool's ring; without a pool it is the service's own ring. Where
     namespaces are counted separately, `ring` is also the index of those that have counts, and `live` of those that have
-    live Pods. `waits` is the tag's: Pods that were admitted and not seen yet. `queue` is the service's gated Pods.
-    `slots` precedes the uid of an owner whose Pods have slots.
+    live Pods. `pool_live` is the live Pods of the tag's pool. `waits` is the tag's: Pods that were admitted and not
+    seen yet. `queue` is the service's gated Pods. `slots` precedes the uid of an owner whose Pods have slots.
     """
 
     home: str
@@ -26,6 +26,7 @@ class PlanKeys:
     live: str
     queue: str
     slots: str
+    pool_live: str
 
     @classmethod
     def from_plan(cls, cluster: str, plan: CounterPlan, service: str, *, fleet: bool) -> "PlanKeys":
@@ -37,7 +38,9 @@ class PlanKeys:
         own = f"{tag}:{cluster}"
         waits, live = f"{own}:pending:{plan.tag}", f"{counted}:live:{service}"
         queue, slots = f"{own}:q:{service}", f"{own}:slots:{service}:"
-        return cls(home, ring, f"{own}:brk:{service}", f"{own}:pod:", waits, live, queue, slots)
+        pool_live = f"{counted}:poollive:{plan.tag}"
+        breaker, pods = f"{own}:brk:{service}", f"{own}:pod:"
+        return cls(home, ring, breaker, pods, waits, live, queue, slots, pool_live=pool_live)
 
     def ring_of(self, scope: str) -> str:
         """Return the service's ring, or that of one namespace if each is counted separately."""

@@ -5,7 +5,7 @@ a script before it runs. If they depend on a Pod's record, `find_charge` is sent
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -15,12 +15,20 @@ from webhook.adapters.redis_store.plans import PreparedPlan
 from webhook.adapters.redis_store.transport.script import OPERATIONS, QUEUE_ACTIONS, SLOT_ACTIONS
 from webhook.core.breaker import BreakerView
 from webhook.core.breaker.outcome_types import Outcomes, Start
-from webhook.core.quota import Acquire, AcquireGroup, Booking, Sighting
+from webhook.core.quota import Acquire, AcquireGroup, Booking, PoolPod, Sighting
 
 ACQUIRE, QUEUE, SLOTS = "acquire", "queue", "slots"
 """Operations that do not advance a breaker: the first seldom, the others never."""
 _KEY = "_key"
 """End of the names of those values that are keys."""
+
+
+class ChargedPod(NamedTuple):
+    """What a Pod was charged to: a service and its keys, and the scope."""
+
+    service: str
+    keys: PlanKeys
+    scope: str
 
 
 class ScriptOperation(Struct, frozen=True, gc=False):
@@ -87,19 +95,37 @@ def find_place(planned: PreparedPlan, uid: str) -> ScriptOperation:
 
 def refund(planned: PreparedPlan, charged: PlanKeys, scope: str, uid: str) -> ScriptOperation:
     """Refund a Pod from the counters that it was charged to."""
-    return _make_operation(planned, "refund", **_list_charge_keys(charged, scope, uid))
+    return _make_operation(planned, "refund", **_list_charge_keys(planned, charged, scope, uid))
 
 
 def withdraw(planned: PreparedPlan, request: Acquire, charged_us: int | None) -> ScriptOperation:
     """Withdraw the charge that an Acquire made at that time; None: at any time."""
     scope = planned.plan.scope_of(request)
-    keys = _list_charge_keys(planned.keys, scope, request.uid)
+    keys = _list_charge_keys(planned, planned.keys, scope, request.uid)
     return _make_operation(planned, "withdraw", **keys, scope=scope, at=False if charged_us is None else charged_us)
 
 
-def stop_waiting(planned: PreparedPlan, uid: str, live_key: str | None = None) -> ScriptOperation:
-    """Stop waiting for a Pod, and remove it from the live Pods whose key is given."""
-    return _make_operation(planned, "stop_waiting", pod_key=planned.keys.pod(uid), live_key=live_key or False)
+def stop_waiting(planned: PreparedPlan, uid: str, charge: ChargedPod | None = None) -> ScriptOperation:
+    """Stop waiting for a Pod, and remove it from the live Pods that it was charged to."""
+    keys: dict[str, str | bool] = {"pod_key": planned.keys.pod(uid), "live_key": False, "pool_live_key": False}
+    if charge is not None:
+        keys |= {"live_key": charge.keys.live_of(charge.scope), "pool_live_key": _find_pool_live(planned, charge.keys)}
+    return _make_operation(planned, "stop_waiting", **keys, service=charge.service if charge is not None else "")
+
+
+def list_pool_live(planned: PreparedPlan, cursor: str) -> ScriptOperation:
+    """List a page of the live Pods of the pool."""
+    return _make_operation(planned, "list_pool_live", pool_live_key=planned.keys.pool_live, cursor=cursor)
+
+
+def mark_pool_complete(planned: PreparedPlan) -> ScriptOperation:
+    return _make_operation(planned, "mark_pool_complete", pool_live_key=planned.keys.pool_live)
+
+
+def drop_pool_pod(planned: PreparedPlan, pod: PoolPod) -> ScriptOperation:
+    """Remove a Pod from the live Pods of the pool."""
+    keys = {"pod_key": planned.keys.pod(pod.uid), "pool_live_key": planned.keys.pool_live}
+    return _make_operation(planned, "drop_pool_pod", **keys, service=pod.service)
 
 
 def list_overdue(planned: PreparedPlan, age_us: int, most: int) -> ScriptOperation:
@@ -141,7 +167,7 @@ def count_settled(planned: PreparedPlan, replica: str, *, afresh: bool) -> Scrip
 
 
 def snapshot(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
-    keys, has_live = planned.keys, bool(planned.plan.standing)
+    keys, has_live = planned.keys, planned.plan.limits_live_pods
     # The keys of each scope: its ring, and its live Pods if they are limited.
     pairs = ((keys.ring_of(scope), keys.live_of(scope)) if has_live else (keys.ring_of(scope),) for scope in scopes)
     return _make_operation(planned, "snapshot", *(key for pair in pairs for key in pair))
@@ -216,7 +242,7 @@ def _sort_values(fields: Sequence[str], values: Mapping[str, Any]) -> Sequence[A
     return [values[field] for field in fields]
 
 
-def _list_charge_keys(charged: PlanKeys, scope: str, uid: str) -> Mapping[str, str]:
+def _list_charge_keys(planned: PreparedPlan, charged: PlanKeys, scope: str, uid: str) -> Mapping[str, str | bool]:
     """Return the keys that a charge has changed, by their names in OPERATIONS."""
     return {
         "own_key": charged.ring_of(scope),
@@ -224,7 +250,13 @@ def _list_charge_keys(charged: PlanKeys, scope: str, uid: str) -> Mapping[str, s
         "home_key": charged.home,
         "breaker_key": charged.breaker,
         "live_key": charged.live_of(scope),
+        "pool_live_key": _find_pool_live(planned, charged),
     }
+
+
+def _find_pool_live(planned: PreparedPlan, charged: PlanKeys) -> str | bool:
+    """Return the key of the live Pods of a pool that a Pod was charged to; False if they are not limited."""
+    return charged.pool_live if planned.pool_live else False
 
 
 def _find_scope_and_keys(planned: PreparedPlan, seen: Acquire | Booking | Sighting) -> tuple[str, tuple[str, ...]]:

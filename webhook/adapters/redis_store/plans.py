@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -10,20 +9,18 @@ from msgspec import Raw
 
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
+from webhook.adapters.redis_store.transport.breaker_rules import BreakerRules, ForcedState, QuotaRule, TriggerRule
 from webhook.adapters.redis_store.transport.records import (
-    BreakerRules,
-    ForcedState,
     PlanDetails,
     PlanHead,
     PlanKeyNames,
-    QuotaRule,
+    PoolStandingLimit,
     StandingLimit,
-    TriggerRule,
     WindowLimit,
 )
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan, LatencyPlan
 from webhook.core.policy_fields import Mode
-from webhook.core.quota import EXACT_AMOUNT_MAX, HOUR_US, CounterPlan, Holder, StandingPlan, WindowPlan
+from webhook.core.quota import EXACT_AMOUNT_MAX, HOUR_US, CounterPlan, LimitGuarantees, StandingPlan, WindowPlan
 
 _DAY_MS = 86_400_000
 
@@ -38,6 +35,8 @@ class PreparedPlan:
     head: Raw
     details: Raw
     longest_us: int
+    pool_live: tuple[str, ...]
+    """The key of the live Pods of its pool, if they are limited: the script has its name in the details."""
 
 
 class PlanCache:
@@ -53,10 +52,11 @@ class PlanCache:
         if known is None or known.plan is not plan:
             longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
             keys = self.make_keys(plan, plan.service, fleet=plan.fleet)
-            details = encode_details(plan, self._cluster, self._channel)
+            details = encode_details(plan, self._cluster, self._channel, keys.pool_live)
             head = encode_plan(plan, len(keys.pods) + 1, len(details))
             names = PlanKeyNames(home=keys.home, ring=keys.ring, breaker=keys.breaker, waits=keys.waits, live=keys.live)
-            known = PreparedPlan(plan, keys, names, Raw(head), Raw(details), longest_us)
+            pooled = (keys.pool_live,) if plan.pool_standing is not None else ()
+            known = PreparedPlan(plan, keys, names, Raw(head), Raw(details), longest_us, pooled)
             self._known[id(plan)] = known
         return known
 
@@ -93,7 +93,7 @@ def encode_plan(plan: CounterPlan, uid_at: int, details_bytes: int) -> bytes:
             packed_windows=codec.encode_list(
                 [msgspec.json.encode([_list_charged_windows(plan.windows), _list_charged_windows(pooled)]).decode()]
             ),
-            standing=_list_standing_limits(plan.standing) if plan.standing else False,
+            standing=_list_standing_limits(plan.standing) if plan.limits_live_pods else False,
             has_rules=breaker is not None,
             has_outcomes=breaker is not None and breaker.has_outcomes,
             is_forced=breaker is not None and breaker.forcing is not None,
@@ -108,8 +108,11 @@ def encode_plan(plan: CounterPlan, uid_at: int, details_bytes: int) -> bytes:
     )
 
 
-def encode_details(plan: CounterPlan, cluster: str, channel: str) -> bytes:
-    """Return the part of a plan that the script reads in few calls. `channel` is where transitions are published."""
+def encode_details(plan: CounterPlan, cluster: str, channel: str, pool_live: str) -> bytes:
+    """Return the part of a plan that the script reads in few calls.
+
+    `channel` is where transitions are published, `pool_live` the key of the live Pods of its pool.
+    """
     breaker = plan.breaker
     lasts_ms = (breaker.open_for_us + breaker.probe_timeout_us) // 1000 if breaker else 0
     quota = breaker.quota if breaker else None
@@ -128,6 +131,8 @@ def encode_details(plan: CounterPlan, cluster: str, channel: str) -> bytes:
             if quota
             else False,
             rules=_make_rules(breaker) if breaker else False,
+            pool_live=pool_live if plan.pool_standing is not None else "",
+            pool_standing=_list_pool_limits(plan.pool_standing) if plan.pool_standing is not None else False,
         )
     )
 
@@ -143,14 +148,16 @@ def _encode_limits(windows: Sequence[WindowPlan]) -> Raw:
 
 
 def _encode_guarantees(plan: CounterPlan) -> Raw:
-    """Return the guarantees of each limit of the pool, in the order of its limits."""
-    found = [window.find_guarantees(limit) for holder, window, limit in plan.limits if holder is Holder.POOL]
-    return codec.encode_list(
-        [
-            False if limit is None else [limit.counter or False, limit.hard, *chain.from_iterable(limit.others)]
-            for limit in found
-        ]
-    )
+    """Return the guarantees of each limit of the pool's windows, in the order of its limits."""
+    windows = plan.pool.windows if plan.pool is not None else ()
+    found = [window.find_guarantees(limit) for window in windows for limit in window.limits]
+    return codec.encode_list([False if limit is None else _list_parties(limit) for limit in found])
+
+
+def _list_parties(guarantees: LimitGuarantees) -> list[str | bool | int]:
+    """Return the guarantees in a limit as one flat list."""
+    others = [value for counter, hard in guarantees.others for value in (counter, hard)]
+    return [guarantees.counter or False, guarantees.hard, *others]
 
 
 def _list_charged_windows(windows: Sequence[WindowPlan]) -> list[Any]:
@@ -167,10 +174,24 @@ def _list_charged_windows(windows: Sequence[WindowPlan]) -> list[Any]:
     return charged
 
 
-def _list_standing_limits(plan: StandingPlan) -> list[StandingLimit]:
+def _list_standing_limits(plan: StandingPlan | None) -> list[StandingLimit]:
+    """Return the service's own limits on live Pods; empty if only its pool has any."""
+    if plan is None:
+        return []
     return [
         StandingLimit(resource=limit.counts, hard=limit.hard, surge=min(surge, EXACT_AMOUNT_MAX))
         for limit, surge in zip(plan.limits, plan.surge, strict=True)
+    ]
+
+
+def _list_pool_limits(standing: WindowPlan) -> list[PoolStandingLimit]:
+    return [
+        PoolStandingLimit(
+            resource=limit.counts,
+            hard=limit.hard,
+            kept=[False, 0] if (found := standing.find_guarantees(limit)) is None else _list_parties(found),
+        )
+        for limit in standing.limits
     ]
 
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 
 from webhook.adapters.redis_store import operations
-from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.adapters.redis_store.lane_group import Lanes
+from webhook.adapters.redis_store.operations import ChargedPod
 from webhook.adapters.redis_store.plans import PlanCache
 from webhook.adapters.redis_store.transport.records import ChargeAnswer, PageAnswer, PlaceAnswer, WaitingEntry
-from webhook.core.quota import Booking, CounterPlan, Seen, Sighting, UnseenPod
+from webhook.core.quota import Booking, CounterPlan, PoolPod, Seen, Sighting, UnseenPod
 
 _START = "0"
 """The cursor of the first page, and the one after the last."""
@@ -26,7 +26,7 @@ class RedisPodLedger:
         if charged is None:
             await self._ask(operations.stop_waiting(planned, uid))
             return False
-        (refunded,) = await self._ask(operations.refund(planned, *charged, uid))
+        (refunded,) = await self._ask(operations.refund(planned, charged.keys, charged.scope, uid))
         return bool(refunded)
 
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
@@ -55,11 +55,7 @@ class RedisPodLedger:
 
     async def _stop_waiting(self, plan: CounterPlan, uid: str) -> None:
         charged = await self._find_charge(plan, uid)
-        live_key = None
-        if charged is not None:
-            keys, scope = charged
-            live_key = keys.live_of(scope)
-        await self._ask(operations.stop_waiting(self._plans.prepare(plan), uid, live_key))
+        await self._ask(operations.stop_waiting(self._plans.prepare(plan), uid, charged))
 
     async def list_scopes(self, plan: CounterPlan) -> Sequence[str]:
         planned = self._plans.prepare(plan)
@@ -74,6 +70,21 @@ class RedisPodLedger:
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         await self._ask(operations.mark_complete(self._plans.prepare(plan), scopes))
 
+    async def list_pool_live(self, plan: CounterPlan, after: str = "") -> tuple[Sequence[PoolPod], str]:
+        page = PageAnswer(*await self._ask(operations.list_pool_live(self._plans.prepare(plan), after or _START)))
+        # Lua packs an empty map as an empty list.
+        pods = [PoolPod(uid, service, amounts or {}) for uid, service, amounts in page.members]
+        return pods, "" if page.cursor == _START else page.cursor
+
+    async def mark_pool_complete(self, plan: CounterPlan) -> None:
+        if plan.pool_standing is not None:
+            await self._ask(operations.mark_pool_complete(self._plans.prepare(plan)))
+
+    async def drop_pool_pods(self, plan: CounterPlan, pods: Sequence[PoolPod]) -> None:
+        if plan.pool_standing is not None:
+            planned = self._plans.prepare(plan)
+            await asyncio.gather(*(self._ask(operations.drop_pool_pod(planned, pod)) for pod in pods))
+
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
         planned, scopes = self._plans.prepare(plan), [""]
         if plan.per_namespace:
@@ -81,10 +92,11 @@ class RedisPodLedger:
         done = [await self._ask(operations.reset_windows(planned, scope, at_us, seconds)) for scope in scopes]
         return any(any_held for (any_held,) in done)
 
-    async def _find_charge(self, plan: CounterPlan, uid: str) -> tuple[PlanKeys, str] | None:
-        """Return the keys and the scope under which a Pod was charged; None if the store has no record of it."""
+    async def _find_charge(self, plan: CounterPlan, uid: str) -> ChargedPod | None:
+        """Return what a Pod was charged to; None if the store has no record of it."""
         answer = await self._ask(operations.find_charge(self._plans.prepare(plan), uid))
         if not answer:
             return None
         charge = ChargeAnswer(*answer)
-        return self._plans.make_keys(plan, charge.service, fleet=charge.fleet), charge.scope
+        keys = self._plans.make_keys(plan, charge.service, fleet=charge.fleet)
+        return ChargedPod(charge.service, keys, charge.scope)

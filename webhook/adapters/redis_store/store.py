@@ -1,16 +1,11 @@
 """RedisStore: the counters in Redis, shared by all replicas, composed of operations, lanes and a transport."""
 
-import asyncio
-import time
-from collections.abc import Callable, Mapping, Sequence
-
-from redis.exceptions import InvalidResponse, RedisError, ResponseError
+from collections.abc import Callable, Sequence
 
 from webhook.adapters.redis_store import codec, error_classes, operations
 from webhook.adapters.redis_store.announcements import AnnouncementListener
 from webhook.adapters.redis_store.breaker_cache import BreakerCache
 from webhook.adapters.redis_store.breaker_ledger import RedisBreakerLedger
-from webhook.adapters.redis_store.error_classes import described
 from webhook.adapters.redis_store.keys import all_of, channel_of
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.loss_detector import LossDetector, SettledMark
@@ -18,12 +13,12 @@ from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
 from webhook.adapters.redis_store.pod_ledger import RedisPodLedger
 from webhook.adapters.redis_store.queue_index import RedisQueueIndex
 from webhook.adapters.redis_store.script_caller import ScriptCaller
+from webhook.adapters.redis_store.server_status import server_status
 from webhook.adapters.redis_store.slots import RedisSlots
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.ticker import RedisTicker
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.records import AcquireAnswer, SnapshotAnswer
-from webhook.adapters.redis_store.transport.server import find_info_entry
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.quota import (
@@ -32,6 +27,7 @@ from webhook.core.quota import (
     Booking,
     CounterPlan,
     Holder,
+    PoolPod,
     Receipt,
     Seen,
     ServiceSnapshot,
@@ -39,66 +35,8 @@ from webhook.core.quota import (
     UnseenPod,
     sum_costs,
 )
-from webhook.core.reporting.status_parts import StoreServer, StoreServers
+from webhook.core.reporting.status_parts import StoreServers
 from webhook.ports import Clock, StoreReports
-
-_SECONDS = 1.0
-
-
-async def server_status(transport: Transport) -> StoreServers:
-    """Ask each server once; return the error if a server does not answer, or INFO is not permitted."""
-    started = time.perf_counter()
-    try:
-        async with asyncio.timeout(_SECONDS):
-            infos = await transport.infos()
-        latency_us = int((time.perf_counter() - started) * 1_000_000)
-        async with asyncio.timeout(_SECONDS):
-            saves = {lane: await _save(transport, lane) for lane, info in infos.items() if _append_only(info) is False}
-        return StoreServers(_servers(infos, latency_us, saves))
-    except (RedisError, OSError, TimeoutError) as error:
-        return StoreServers(error=str(described(error)))
-
-
-def _servers(infos: Mapping[str, bytes], latency_us: int, saves: Mapping[str, str | None]) -> tuple[StoreServer, ...]:
-    return tuple(
-        StoreServer(
-            lane,
-            _entry(info, "redis_version"),
-            _entry(info, "maxmemory_policy"),
-            latency_us,
-            _entry(info, "run_id"),
-            _append_only(info),
-            saves.get(lane),
-        )
-        for lane, info in sorted(infos.items())
-    )
-
-
-async def _save(transport: Transport, lane: str) -> str | None:
-    """Return when a server saves snapshots; None if that is unknown: CONFIG may be renamed, or not permitted.
-
-    Asked on a connection of its own, because an error ends the running calls of a connection.
-    """
-    stream = await transport.dial_lane(lane)
-    try:
-        answer = await stream.ask(("CONFIG", "GET", "save"))
-    except ResponseError:
-        return None
-    finally:
-        stream.close()
-    return answer[1].decode(errors="replace") if len(answer) > 1 else None
-
-
-def _append_only(info: bytes) -> bool | None:
-    return {"0": False, "1": True}.get(_entry(info, "aof_enabled"))
-
-
-def _entry(info: bytes, name: str) -> str:
-    try:
-        return find_info_entry(info, name)
-    except InvalidResponse:
-        return ""
-
 
 _OWN = Holder.SERVICE, Holder.STANDING
 _BORN = AcquireAnswer._fields.index("born_us")
@@ -206,6 +144,7 @@ class RedisStore:
             breaker=codec.decode_view(found.view),
             pool=codec.decode_pool_uses(plan, found.pool, found.guarantees),
             is_standing_known=found.is_standing_known,
+            is_pool_standing_known=found.is_pool_standing_known,
         )
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
@@ -258,6 +197,15 @@ class RedisStore:
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         await self._pods.mark_complete(plan, scopes)
+
+    async def list_pool_live(self, plan: CounterPlan, after: str = "") -> tuple[Sequence[PoolPod], str]:
+        return await self._pods.list_pool_live(plan, after)
+
+    async def mark_pool_complete(self, plan: CounterPlan) -> None:
+        await self._pods.mark_pool_complete(plan)
+
+    async def drop_pool_pods(self, plan: CounterPlan, pods: Sequence[PoolPod]) -> None:
+        await self._pods.drop_pool_pods(plan, pods)
 
     async def reset(self, plan: CounterPlan, at_us: int, seconds: int | None = None) -> bool:
         return await self._pods.reset(plan, at_us, seconds)

@@ -23,7 +23,7 @@ from webhook.core.diagnosis.report import (
     VariantReport,
 )
 from webhook.core.plain_text import escape_document, escape_line
-from webhook.core.quota import Holder
+from webhook.core.quota import STANDING, Holder
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
@@ -191,7 +191,7 @@ def _format_decision(admission: AdmissionReport) -> str:
 def format_limit(limit: RecordedLimit) -> str:
     """Return a limit as the text of a denial has it."""
     of_pool = f"pool {limit.name}: " if limit.of is Holder.POOL else ""
-    where = "live at one time" if limit.of is Holder.STANDING else f"in {limit.window}"
+    where = "live at one time" if limit.window == STANDING else f"in {limit.window}"
     surge = f"surge {limit.surge}, " if limit.surge else ""
     text = f"{of_pool}{limit.resource} {where}: hard {limit.hard}, {surge}used {limit.used}, asked {limit.asked}"
     if limit.guaranteed:

@@ -8,6 +8,7 @@ import click
 from webhook.commands.pages.table import format_duration, format_table
 from webhook.commands.pages.yaml_text import format_flow
 from webhook.core.plain_text import escape_document
+from webhook.core.quota import STANDING
 
 COLOURS = {"CLOSED": "green", "OPEN": "red", "HALF_OPEN": "yellow", "FORCED_OPEN": "red", "FORCED_CLOSED": "yellow"}
 LIMIT = ("WINDOW", "RESOURCE", "USED", "HARD", "NEXT FREE")
@@ -57,7 +58,7 @@ def format_status(document: dict[str, Any]) -> Iterable[str]:
             [("POOL", *LIMIT), *(row for pool in document["pools"] for row in build_limit_rows(pool, pool["name"]))]
         )
     notes = [format_override(entry["service"], entry) for entry in document["overrides"]["entries"]]
-    notes += [note for pool in document["pools"] for note in _list_shared_parts(pool)]
+    notes += [note for pool in document["pools"] for note in _list_pool_notes(pool)]
     notes += [note for service in document["services"] for note in _list_notes(service)]
     if notes:
         yield from ("", *notes)
@@ -195,13 +196,21 @@ def _format_breaker(service: dict[str, Any]) -> str:
     return text
 
 
-def _list_shared_parts(pool: dict[str, Any]) -> Iterable[str]:
-    """Yield for each limit with guarantees what its services share; older servers have none."""
+def _list_pool_notes(pool: dict[str, Any]) -> Iterable[str]:
+    """Yield whether limits on live Pods are enforced, and for each limit with guarantees what its services share."""
+    if any(window.get("enforced") is False for window in pool["windows"]):
+        yield f"{pool['name']}: limits on live Pods are not enforced: the live Pods of all its services are not known"
     for window in pool["windows"]:
-        if "guaranteed" in window:
+        if "guaranteed" in window:  # older servers have none
             left = "?" if window["sharedLeft"] is None else window["sharedLeft"]
-            of_limit = f"{pool['name']}: {window['resource']} in {window['window']}"
+            of_limit = f"{pool['name']}: {_name_limit(window)}"
             yield f"{of_limit}: {window['guaranteed']} guaranteed, {window['shared']} shared, of which {left} left"
+
+
+def _name_limit(row: dict[str, Any]) -> str:
+    return (
+        f"{row['resource']} live at one time" if row["window"] == STANDING else f"{row['resource']} in {row['window']}"
+    )
 
 
 def _list_notes(service: dict[str, Any]) -> Iterable[str]:
@@ -213,7 +222,7 @@ def _list_notes(service: dict[str, Any]) -> Iterable[str]:
         yield f"{service['name']}: limits on live Pods are not enforced: the live Pods are not known"
     for found in service.get("guaranteed", ()):  # older servers have none
         used, left = ("?" if found[key] is None else found[key] for key in ("used", "left"))
-        limit = f"{found['resource']} in {found['window']} of pool {service['pool']}"
+        limit = f"{_name_limit(found)} of pool {service['pool']}"
         yield f"{service['name']}: guaranteed {found['hard']} {limit}: {used} used, {left} left"
     yield from _list_variants(service)
     if service.get("schedule"):  # missing from an older server

@@ -113,5 +113,5 @@ def find_obstacle(receipt: Receipt) -> tuple[int, Holder]:
     by = holders.pop() if len(holders) == 1 else Holder.SERVICE
     if receipt.free_at_us is None:
         return receipt.at_us + _NEVER_US, by
-    ends_unknown = any(use.of is Holder.STANDING for use in receipt.over)
+    ends_unknown = any(use.counts_live_pods for use in receipt.over)
     return max(receipt.free_at_us, receipt.at_us + RETRY_US if ends_unknown else 0), by

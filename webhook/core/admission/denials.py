@@ -172,7 +172,7 @@ def _describe_guarantee(use: Use) -> str:
 
 
 def _describe_window(use: Use) -> str:
-    return "live at one time" if use.of is Holder.STANDING else f"in {use.window}"
+    return "live at one time" if use.counts_live_pods else f"in {use.window}"
 
 
 def _format_pool(use: Use) -> str:
@@ -189,8 +189,8 @@ def _describe_wait(over: tuple[Use, ...], free_at_us: int | None, *, is_local: b
         if all(use.guarantee is not None and use.asked <= use.hard for use in over if use.free_at_us is None):
             return "the request exceeds what the guarantees of others leave of the limit, and can never pass"
         return "the request exceeds the whole limit and can never pass"
-    waits_for_others = any(use.of is Holder.STANDING for use in over)
-    others = "enough of the service's live Pods have ended" if waits_for_others else ""
+    whose = dict.fromkeys("pool" if use.of is Holder.POOL else "service" for use in over if use.counts_live_pods)
+    others = f"enough of {' and '.join(f'the {each}' for each in whose)}'s live Pods have ended" if whose else ""
     if not free_at_us:
         return f"could pass when {others}"
     if origin is not None and free_at_us == origin.changes_at_us:

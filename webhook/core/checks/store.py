@@ -82,8 +82,8 @@ def _list_counters(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
 
 
 def _find_longest_window(row: Json) -> tuple[float, str]:
-    # A row with "surge" is the limit on live Pods, which has no window.
-    windows = [window["window"] for window in row["windows"] if "surge" not in window]
+    # A row with "enforced" is a limit on live Pods, which has no window.
+    windows = [window["window"] for window in row["windows"] if "enforced" not in window]
     lengths = [(Duration.parse(window).us / 1_000_000, window) for window in windows]
     return max(lengths, default=(0.0, ""))
 

@@ -71,7 +71,7 @@ class ReleaseForecast:
     ) -> NeededRoom:
         holder, window, limit = limited
         amount, cycles = before[limit.counts], 0
-        if holder is not Holder.STANDING and limit.hard > 0:
+        if not window.is_standing and limit.hard > 0:
             cycles, rest = divmod(amount - 1, limit.hard)
             amount = rest + 1
         is_pool = holder is Holder.POOL
@@ -95,7 +95,7 @@ class ReleaseForecast:
         free_at_us: int | None = receipt.at_us
         for use in receipt.over:
             if (use.of, use.window, use.resource) == (need.of, need.window.name, need.limit.resource):
-                free_at_us = None if need.of is Holder.STANDING else use.free_at_us
+                free_at_us = None if need.window.is_standing else use.free_at_us
         self._free_at_us.setdefault(need.limit_key, {})[need.amount] = free_at_us
 
     def predict_release_us(self, uid: str) -> int | None:

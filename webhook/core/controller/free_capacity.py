@@ -23,10 +23,11 @@ class FreeCapacity:
         """Add the limits of a service, and those of its pool."""
         for scope, uses in snapshot.uses.items():
             for use in uses:
-                if use.of is not Holder.STANDING or snapshot.is_standing_known:
+                if not use.counts_live_pods or snapshot.is_standing_known:
                     self._add_limit(make_limit_key(part.plan, use.of, scope, use.window, use.resource), use)
         for use in snapshot.pool:
-            self._add_limit(make_limit_key(part.plan, use.of, "", use.window, use.resource), use)
+            if not use.counts_live_pods or snapshot.is_pool_standing_known:
+                self._add_limit(make_limit_key(part.plan, use.of, "", use.window, use.resource), use)
         self._add_breaker(part, snapshot)
 
     def count_fitting_pods(self, demand: Demand) -> int:

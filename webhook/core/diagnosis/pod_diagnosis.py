@@ -34,7 +34,7 @@ from webhook.core.diagnosis.report import (
 from webhook.core.diagnosis.waiting import describe_ending, describe_kept_expiry, find_ending_event, infer_expiry
 from webhook.core.findings import Code
 from webhook.core.policy.model import Service
-from webhook.core.quota import Holder
+from webhook.core.quota import STANDING
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.rule_notes import Note
 from webhook.core.rule_notes.explain import trace
@@ -136,8 +136,8 @@ def choose_denial_token(codes: Sequence[str], limits: Sequence[RecordedLimit] = 
     code = codes[0] if codes else ""
     if code == Code.BREAKER_OPEN:
         return Fate.BREAKER_OPEN
-    over = {limit.of for limit in limits if limit.over}
-    return Fate.WAITING_FOR_LIVE_PODS if code == Code.QUOTA_EXCEEDED and over == {Holder.STANDING} else Fate.DENIED
+    over = {limit.window for limit in limits if limit.over}
+    return Fate.WAITING_FOR_LIVE_PODS if code == Code.QUOTA_EXCEEDED and over == {STANDING} else Fate.DENIED
 
 
 def describe_exemption(admission: AdmissionReport, namespace: str) -> str:

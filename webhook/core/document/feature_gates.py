@@ -70,6 +70,11 @@ NOT_EVERYWHERE = (
         _WITH_A_CLUSTER,
         ("`serve` runs without a cluster, whose Namespaces it could watch", "give it --kubeconfig, or write Service"),
     ),
+    Stanza(
+        ("pools", "*", "standing"),
+        _WITH_A_CLUSTER,
+        ("`serve` runs without a cluster, whose Pods it could watch", "give it --kubeconfig, or remove this"),
+    ),
     _build_fleet_stanza("pools", "*", "scope"),
     _build_fleet_stanza("services", "*", "quota", "scope"),
     Stanza(("pools", "*", "whenExceeded"), _WITH_A_CLUSTER, _NO_QUEUE, "Queue"),

@@ -1,5 +1,6 @@
 """Charge of one Pod: counters, live Pods, uid record, and the wait for its sighting."""
 
+from webhook.core.ledger.live_pods import LiveAmounts
 from webhook.core.ledger.live_set import subtract
 from webhook.core.ledger.pod_record import PodRecord
 from webhook.core.ledger.tag_state import NO_COST, TagState
@@ -18,7 +19,7 @@ def charge_pod(
 ) -> None:
     """Charge a Pod as of a moment, store its uid record, add it to the live Pods, and mark it as not seen yet."""
     charge_seen_pod(state, plan, pod, at_us, now_us, generation=generation, probe=probe)
-    if plan.standing is not None:
+    if plan.limits_live_pods:
         state.live_pods.put(plan, plan.scope_of(pod), pod.uid, pod.cost, now_us)
     state.live_pods.wait_for(pod.uid, at_us)
 
@@ -54,12 +55,15 @@ def charge_seen_pod(
 
 def compute_more_standing(
     state: TagState, plan: CounterPlan, request: Acquire, cost: Cost, unless_held: Cost = NO_COST
-) -> Cost | None:
+) -> LiveAmounts | None:
     """Return what a Pod adds to the live amounts: its cost minus what it holds; None without limits on live Pods."""
-    if plan.standing is None:
+    if not plan.limits_live_pods:
         return None
     held = state.live_pods.find_held(plan, plan.scope_of(request), request.uid)
-    return subtract(cost, unless_held if held is None else held)
+    pooled = state.live_pods.find_held_of_pool(plan, request.uid)
+    return LiveAmounts(
+        subtract(cost, unless_held if held is None else held), subtract(cost, unless_held if pooled is None else pooled)
+    )
 
 
 def _choose_source(plan: CounterPlan, pod: Acquire | Booking | Sighting) -> str:

@@ -3,9 +3,10 @@
 from webhook.core.ledger import store_time
 from webhook.core.ledger.breaker_operations import BreakerScript
 from webhook.core.ledger.charge import charge_pod, compute_more_standing
+from webhook.core.ledger.live_pods import LiveAmounts
 from webhook.core.ledger.operations import build_receipt, confirms_charge, split_by_mode
 from webhook.core.ledger.tag_state import NO_COST, TagState
-from webhook.core.quota import Acquire, AcquireGroup, DeniedBy, Receipt, sum_costs
+from webhook.core.quota import Acquire, AcquireGroup, CounterPlan, DeniedBy, Receipt, sum_costs
 
 
 def acquire_group(state: TagState, request: AcquireGroup, reading_us: int) -> Receipt:
@@ -33,8 +34,8 @@ def acquire_group(state: TagState, request: AcquireGroup, reading_us: int) -> Re
     if not breaker.can_admit(first.event_source) and breaker.is_denying():
         refused, would_refuse = split_by_mode(DeniedBy.BREAKER, plan.breaker_mode, would_refuse)
     asked = sum_costs(pod.cost for pod in new) if refused is None else NO_COST
-    more = sum_costs(compute_more_standing(state, plan, pod, pod.cost) or NO_COST for pod in new)
-    used, over = state.judge(plan, scope, asked, now_us, more if refused is None else NO_COST)
+    more = _sum_standing(state, plan, new) if refused is None else LiveAmounts(NO_COST, NO_COST)
+    used, over = state.judge(plan, scope, asked, now_us, more)
     if over:
         refused, would_refuse = split_by_mode(DeniedBy.QUOTA, plan.quota_mode, would_refuse)
     if refused is None:
@@ -48,6 +49,12 @@ def acquire_group(state: TagState, request: AcquireGroup, reading_us: int) -> Re
         now_us, used, over, refused, would_refuse, breaker.view(), breaker.transitions, charged=refused is None
     )
     return store_time.convert_receipt(clock, receipt)
+
+
+def _sum_standing(state: TagState, plan: CounterPlan, pods: list[Acquire]) -> LiveAmounts:
+    """Return what the Pods add to the live amounts."""
+    found = [more for pod in pods if (more := compute_more_standing(state, plan, pod, pod.cost)) is not None]
+    return LiveAmounts(sum_costs(more.own for more in found), sum_costs(more.pooled for more in found))
 
 
 def _build_acquires(request: AcquireGroup) -> list[Acquire]:

@@ -1,4 +1,7 @@
-"""Judgement of windows of which a part is kept for members of a pool. Why so: docs/design/guarantees.md."""
+"""Judgement of a pool's windows, and of its limits on live Pods, of which a part is kept for members.
+
+Why so: docs/design/guarantees.md.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -27,11 +30,32 @@ def list_pool_uses(
         yield use, is_over and asked > 0
 
 
+def list_live_uses(
+    pool: str, standing: WindowPlan, amounts: Mapping[str, int], cost: Cost
+) -> Iterator[tuple[Use, bool]]:
+    """Yield the use of each limit on the live Pods of a pool, and whether `cost` would exceed it.
+
+    Live Pods free room when they end, at an unknown time.
+    """
+    for limit in standing.limits:
+        found, asked, has = standing.find_guarantees(limit), cost.get(limit.counts, 0), amounts.get(limit.counts, 0)
+        is_over = asked > 0 and not _fits(amounts, limit, found, asked)
+        free_at_us = None if is_over and asked > _compute_most(limit, found) else 0
+        use = Use(standing.name, limit.resource, has, limit.hard, asked, free_at_us, Holder.POOL, pool)
+        if found is not None:
+            use = replace(use, guarantee=_build_guarantee_use(found, amounts))
+        yield use, is_over
+
+
+def _compute_most(limit: Limit, guarantees: LimitGuarantees | None) -> int:
+    """Return the most that a single Pod can have of a limit."""
+    return limit.hard if guarantees is None else guarantees.compute_most(limit.hard)
+
+
 def _find_free_at_us(
     ring: Ring | None, limit: Limit, guarantees: LimitGuarantees | None, asked: int, now_us: int
 ) -> int | None:
-    most = limit.hard if guarantees is None else guarantees.compute_most(limit.hard)
-    if ring is None or asked > most:
+    if ring is None or asked > _compute_most(limit, guarantees):
         return None
     return ring.find_fit_us(now_us, lambda left: _fits(left, limit, guarantees, asked))
 

@@ -12,7 +12,10 @@ from webhook.core.ledger.charge import charge_seen_pod
 from webhook.core.ledger.live_pods import build_live_set_key
 from webhook.core.ledger.pod_record import PodRecord, charges_of
 from webhook.core.ledger.tag_state import TagState
-from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, UnseenPod
+from webhook.core.quota import Cost, CounterPlan, PoolPod, Seen, Sighting, UnseenPod
+
+_NOT_HELD = (None, None)
+"""Amounts of a Pod that is not live, in the limits of the service and of its pool."""
 
 
 def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int) -> Seen:
@@ -20,8 +23,8 @@ def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int)
     now_us, scope = state.find_clock(plan).now(reading_us), plan.scope_of(seen)
     state.record_time(reading_us)
     record = state.find_pod(seen.uid, now_us)
-    stood = _find_held(state, plan, scope, seen.uid)
-    is_known = stood is not None or (record is not None and record.service == plan.service)
+    stood = state.live_pods.find_all_held(plan, scope, seen.uid) if plan.limits_live_pods else _NOT_HELD
+    is_known = stood != _NOT_HELD or (record is not None and record.service == plan.service)
     if not seen.is_sure and not is_known:
         return Seen(ignored=True)
     charged = record is None and _charge_afterwards(state, plan, seen, now_us)
@@ -29,14 +32,13 @@ def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int)
     state.live_pods.stop_waiting(seen.uid)
     if seen.lives:
         state.live_pods.put(plan, scope, seen.uid, seen.cost, now_us)
-    elif plan.standing is not None:
-        state.live_pods.remove(build_live_set_key(plan, scope), seen.uid, now_us)
-    return Seen(charged, raised, changed=_find_held(state, plan, scope, seen.uid) != stood)
-
-
-def _find_held(state: TagState, plan: CounterPlan, scope: str, uid: str) -> Cost | None:
-    """Return the amounts of a live Pod; None for any other, or without limits on live Pods."""
-    return state.live_pods.find_held(plan, scope, uid) if plan.standing is not None else None
+    elif plan.limits_live_pods:
+        where = build_live_set_key(plan, scope)
+        if plan.standing is not None:
+            state.live_pods.remove(where, seen.uid, now_us)
+        state.live_pods.remove_from_pool(plan, where, seen.uid, now_us)
+    is_same = not plan.limits_live_pods or state.live_pods.find_all_held(plan, scope, seen.uid) == stood
+    return Seen(charged, raised, changed=not is_same)
 
 
 def _charge_afterwards(state: TagState, plan: CounterPlan, seen: Sighting, now_us: int) -> bool:
@@ -86,6 +88,7 @@ def stop_waiting(state: TagState, plan: CounterPlan, uid: str, reading_us: int) 
     record = state.find_pod(uid, now_us)
     if record is not None:
         state.live_pods.remove(record.live_set_key, uid, now_us)
+        state.live_pods.remove_from_pool(plan, record.live_set_key, uid, now_us)
 
 
 def live(state: TagState, plan: CounterPlan, scope: str, reading_us: int) -> Sequence[str]:
@@ -97,6 +100,24 @@ def mark_complete(state: TagState, plan: CounterPlan, scopes: Sequence[str], rea
     """Enforce limits on live Pods from now on: the list is complete, and its Pods are in `scopes`."""
     state.record_time(reading_us)
     state.live_pods.set_known(plan, scopes, state.find_clock(plan).now(reading_us))
+
+
+def live_of_pool(state: TagState, plan: CounterPlan, reading_us: int) -> Sequence[PoolPod]:
+    """Return the live Pods of the plan's pool that have been seen, or are no longer waited for."""
+    return state.live_pods.list_of_pool(plan, state.find_clock(plan).now(reading_us))
+
+
+def mark_pool_complete(state: TagState, plan: CounterPlan, reading_us: int) -> None:
+    """Enforce limits on the live Pods of the pool from now on: those of all its members are known."""
+    state.record_time(reading_us)
+    state.live_pods.set_pool_known(plan, state.find_clock(plan).now(reading_us))
+
+
+def drop_pool_pods(state: TagState, plan: CounterPlan, pods: Sequence[PoolPod], reading_us: int) -> None:
+    """Remove Pods from those of the pool, unless they count for another service now."""
+    now_us = state.find_clock(plan).now(reading_us)
+    for pod in pods:
+        state.live_pods.remove_from_pool(plan, (pod.service, plan.fleet, ""), pod.uid, now_us)
 
 
 def reset(state: TagState, plan: CounterPlan, at_us: int, seconds: int | None, reading_us: int) -> bool:

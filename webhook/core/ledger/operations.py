@@ -55,7 +55,7 @@ def _acquire_pod(state: TagState, request: Acquire, now_us: int) -> Receipt:
     if not breaker.can_admit(request.event_source) and breaker.is_denying():
         refused, would_refuse = split_by_mode(DeniedBy.BREAKER, plan.breaker_mode, would_refuse)
     asked = request.cost if refused is None else NO_COST
-    standing = None if plan.standing is None else compute_more_standing(state, plan, request, asked)
+    standing = compute_more_standing(state, plan, request, asked) if plan.limits_live_pods else None
     used, over = state.judge(plan, scope, asked, now_us, standing)
     if over:
         refused, would_refuse = split_by_mode(DeniedBy.QUOTA, plan.quota_mode, would_refuse)
@@ -66,7 +66,7 @@ def _acquire_pod(state: TagState, request: Acquire, now_us: int) -> Receipt:
         generation = breaker.record.generation
         probe = breaker.take_probe(request.uid, request.event_source)
         charge_pod(state, plan, request, now_us, now_us, generation=generation, probe=probe)
-        used = _add_cost(used, plan, request.cost, standing)
+        used = _add_cost(state, plan, request, used, now_us)
     elif request.counts_as_event and refused is DeniedBy.QUOTA and any(use.of is not Holder.POOL for use in over):
         breaker.record_quota_event(
             request.event_source
@@ -124,6 +124,7 @@ def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> boo
         return False
     state.remember(uid, replace(record, refunded=True))
     state.live_pods.remove(record.live_set_key, uid, now_us)
+    state.live_pods.remove_from_pool(plan, record.live_set_key, uid, now_us)
     if record.probe:
         state.set_breaker(machine.give_back_probe(state.find_breaker(record.service), uid, now_us))
     return state.give_back(record, reading_us)
@@ -175,12 +176,18 @@ def snapshot(state: TagState, plan: CounterPlan, reading_us: int, namespace: str
         )
         for scope in scopes
     }
-    pool = store_time.convert_uses(state.find_clock(plan), state.list_uses(plan, "", now_us, Holder.POOL))
+    pooled = (*state.list_uses(plan, "", now_us, Holder.POOL), *state.live_pods.list_uses_of_pool(plan))
+    pool = store_time.convert_uses(state.find_clock(plan), pooled)
     view = store_time.convert_view(state.find_clock(plan), BreakerScript(state, plan, now_us).view())
     limits_own = plan.windows or plan.standing
     is_known = plan.standing is not None and state.live_pods.is_known(plan, now_us)
     return ServiceSnapshot(
-        state.find_clock(plan).convert_to_store(now_us), uses if limits_own else {}, view, pool, is_known
+        state.find_clock(plan).convert_to_store(now_us),
+        uses if limits_own else {},
+        view,
+        pool,
+        is_known,
+        is_pool_standing_known=plan.pool_standing is not None and state.live_pods.is_pool_known(plan, now_us),
     )
 
 
@@ -204,13 +211,12 @@ def _confirm(state: TagState, uid: str, record: PodRecord, now_us: int) -> None:
         state.live_pods.wait_for(uid, record.charged_at_us - 1)
 
 
-def _add_cost(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | None) -> list[int]:
-    if standing is None:
-        return [has + cost.get(name, 0) for has, name in zip(used, plan.limited, strict=True)]
-    return [
-        has + (standing if holder is Holder.STANDING else cost).get(limit.counts, 0)
-        for has, (holder, _, limit) in zip(used, plan.limits, strict=True)
-    ]
+def _add_cost(state: TagState, plan: CounterPlan, request: Acquire, used: list[int], now_us: int) -> list[int]:
+    """Return what each limit holds after a charge; of live Pods it is not the cost that was added."""
+    if not plan.limits_live_pods:
+        return [has + request.cost.get(name, 0) for has, name in zip(used, plan.limited, strict=True)]
+    held, _ = state.judge(plan, plan.scope_of(request), NO_COST, now_us)
+    return held
 
 
 def split_by_mode(

@@ -14,7 +14,7 @@ from webhook.core.breaker import (
     has_moved,
 )
 from webhook.core.ledger.guaranteed_windows import list_pool_uses
-from webhook.core.ledger.live_pods import LivePods, list_expired
+from webhook.core.ledger.live_pods import LiveAmounts, LivePods, list_expired
 from webhook.core.ledger.pod_record import Charge, PartsCache, PodRecord
 from webhook.core.ledger.store_time import TagClock
 from webhook.core.ledger.window_ring import Ring
@@ -112,7 +112,7 @@ class TagState:
         self._pods[uid] = record
 
     def judge(
-        self, plan: CounterPlan, scope: str, cost: Cost, now_us: int, standing: Cost | None = None
+        self, plan: CounterPlan, scope: str, cost: Cost, now_us: int, standing: LiveAmounts | None = None
     ) -> tuple[list[int], list[Use]]:
         """Return what each limit holds, and the limits that `cost` (for live Pods `standing`, if given) would exceed.
 
@@ -136,9 +136,10 @@ class TagState:
         if plan.has_guarantees:
             over = [use for use in over if use.of is not Holder.POOL]
             over += [use for use, is_over in self._list_pool_uses(plan, cost, now_us) if is_over]
-            if plan.standing is None:
+            if not plan.limits_live_pods:
                 return used, over
-        live, over_live = self.live_pods.judge(plan, scope, cost if standing is None else standing, now_us)
+        standing = LiveAmounts(cost, cost) if standing is None else standing
+        live, over_live = self.live_pods.judge(plan, scope, standing, now_us)
         return [*used, *live], [*over, *over_live]
 
     def list_uses(self, plan: CounterPlan, scope: str, now_us: int, holder: Holder) -> tuple[Use, ...]:

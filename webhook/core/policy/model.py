@@ -28,6 +28,7 @@ from webhook.core.policy_fields import (
     Nodes,
     Percent,
     Placement,
+    PoolStanding,
     Quota,
     ResourceRules,
     Rules,
@@ -75,9 +76,10 @@ DEFAULT_SLA_CLASSES = (SlaClass("gold", 100), SlaClass("silver", 50), SlaClass("
 
 class Pool(Struct, frozen=True, rename="camel"):
     name: Annotated[str, format_of("dns-label")]
-    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"minItems": 1, "maxItems": WINDOWS_MAX})]
+    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"maxItems": WINDOWS_MAX})] = ()
     scope: Scope = Scope.CLUSTER
     when_exceeded: WhenExceeded = WhenExceeded.DENY
+    standing: PoolStanding | None = None
 
 
 class BreakerGuard(Struct, frozen=True, rename="camel"):

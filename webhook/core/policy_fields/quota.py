@@ -105,6 +105,12 @@ class StandingQuota(Struct, frozen=True):
     surge: Annotated[int | str, format_of("percent-or-count")] = "25%"
 
 
+class PoolStanding(Struct, frozen=True):
+    """Limit on the live Pods of a pool's members together, at one time."""
+
+    hard: Hard
+
+
 class Day(Choice):
     """A day of the week, in the order of the week."""
 

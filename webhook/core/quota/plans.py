@@ -8,6 +8,7 @@ from math import ceil
 from msgspec import Struct
 
 from webhook.core.breaker import BreakerPlan, Forcing
+from webhook.core.kubernetes.types import ResourceAmounts
 from webhook.core.policy.model import Pool, QueuePause, Service
 from webhook.core.policy.schedules import ScheduleState
 from webhook.core.policy_fields import (
@@ -43,17 +44,30 @@ Accounts = tuple[tuple[Account, tuple[WindowPlan, ...]], ...]
 
 
 class PoolPlan(Struct, frozen=True):
-    """The windows that the members of a pool share, as they are for one member."""
+    """The windows that the members of a pool share, and its limits on live Pods, as they are for one member."""
 
     name: str
     windows: tuple[WindowPlan, ...]
+    standing: WindowPlan | None = None
+
+    @property
+    def limiting(self) -> tuple[WindowPlan, ...]:
+        """Return the windows, and the limits on live Pods in the form of a window's."""
+        return (*self.windows, *((self.standing,) if self.standing is not None else ()))
 
     @classmethod
     def from_pool(cls, pool: Pool, service: str, guarantees: PoolGuarantees | None) -> "PoolPlan":
         windows = tuple(WindowPlan.from_window(window) for window in pool.windows)
+        standing = None if pool.standing is None else build_standing_window(pool.standing.hard)
         if guarantees is not None:
             windows = tuple(guarantees.bind(window, service) for window in windows)
-        return cls(pool.name, windows)
+            standing = None if standing is None else guarantees.bind(standing, service)
+        return cls(pool.name, windows, standing)
+
+
+def build_standing_window(hard: ResourceAmounts) -> WindowPlan:
+    """Return limits on live Pods in the form of a window's."""
+    return WindowPlan(STANDING, 0, tuple(Limit.from_quantity(resource, most) for resource, most in hard.items()))
 
 
 class StandingPlan(Struct, frozen=True):
@@ -64,7 +78,7 @@ class StandingPlan(Struct, frozen=True):
 
     @classmethod
     def from_standing(cls, standing: StandingQuota) -> "StandingPlan":
-        limits = tuple(Limit.from_quantity(resource, hard) for resource, hard in standing.hard.items())
+        limits = build_standing_window(standing.hard).limits
         return cls(limits, tuple(_compute_surge(standing, limit) for limit in limits))
 
     @property
@@ -215,7 +229,17 @@ class CounterPlan(Struct, frozen=True, dict=True):
     @cached_property
     def has_sums_only(self) -> bool:
         """Whether each limit is judged by the sum in its window alone."""
-        return self.standing is None and not self.has_guarantees
+        return not self.limits_live_pods and not self.has_guarantees
+
+    @cached_property
+    def pool_standing(self) -> WindowPlan | None:
+        """Return the limits on the live Pods of its pool; None without any."""
+        return self.pool.standing if self.pool is not None else None
+
+    @cached_property
+    def limits_live_pods(self) -> bool:
+        """Whether its live Pods are counted: there are limits on them, its own or its pool's."""
+        return self.standing is not None or self.pool_standing is not None
 
     @cached_property
     def ceilings(self) -> tuple[tuple[str, int], ...]:
@@ -232,11 +256,12 @@ class CounterPlan(Struct, frozen=True, dict=True):
 
     @cached_property
     def limits(self) -> tuple[tuple[Holder, WindowPlan, Limit], ...]:
-        """All limits in the order of receipts: the service's windows, its pool's, its live Pods."""
+        """All limits in the order of receipts: the service's windows, its pool's, its live Pods, those of its pool."""
         held = (
             (Holder.SERVICE, self.windows),
             (Holder.POOL, self.pool.windows if self.pool else ()),
             (Holder.STANDING, (self.standing.window,) if self.standing else ()),
+            (Holder.POOL, (self.pool_standing,) if self.pool_standing else ()),
         )
         return tuple(
             (holder, window, limit) for holder, windows in held for window in windows for limit in window.limits

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.quota.amounts import Cost
-from webhook.core.quota.plans import CounterPlan, Holder
+from webhook.core.quota.plans import STANDING, CounterPlan, Holder
 
 
 class Acquire(Struct, frozen=True, gc=False):
@@ -88,6 +88,14 @@ class Seen(Struct, frozen=True):
     ignored: bool = False
 
 
+class PoolPod(Struct, frozen=True):
+    """A live Pod of a pool as it is counted: for which service, and with which amounts."""
+
+    uid: str
+    service: str
+    amounts: Cost = {}
+
+
 class UnseenPod(Struct, frozen=True):
     """A Pod that was charged and has not been seen since; unknown fields are ""."""
 
@@ -127,6 +135,11 @@ class Use(Struct, frozen=True):
     name: str = ""
     surge: int = 0
     guarantee: GuaranteeUse | None = None
+
+    @property
+    def counts_live_pods(self) -> bool:
+        """Whether it is a limit on live Pods, of the service or of its pool."""
+        return self.window == STANDING
 
     @property
     def left(self) -> int:
@@ -179,8 +192,9 @@ class Receipt(Struct, frozen=True, gc=False):
 class ServiceSnapshot(Struct, frozen=True):
     """Read-only state of a service: `uses` by namespace or team ("" where it counts as one), and those of its pool.
 
-    `is_standing_known`: the cluster's Pods have been listed, and limits on live Pods are enforced. If not `has_usage`,
-    the store gave no answer: only the breaker is present, as last known.
+    `is_standing_known`: the cluster's Pods have been listed, and limits on live Pods are enforced;
+    `is_pool_standing_known`: so are those of its pool. If not `has_usage`, the store gave no answer: only the breaker
+    is present, as last known.
     """
 
     at_us: int
@@ -189,3 +203,4 @@ class ServiceSnapshot(Struct, frozen=True):
     pool: tuple[Use, ...] = ()
     is_standing_known: bool = False
     has_usage: bool = True
+    is_pool_standing_known: bool = False

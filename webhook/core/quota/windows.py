@@ -48,7 +48,7 @@ class LimitGuarantees(Struct, frozen=True):
 
 
 class WindowPlan(Struct, frozen=True):
-    """One trailing window; a bucket is `seconds` * 15625 microseconds long."""
+    """One trailing window; a bucket is `seconds` * 15625 microseconds long. Of length 0: limits on live Pods."""
 
     name: str
     seconds: int
@@ -58,6 +58,11 @@ class WindowPlan(Struct, frozen=True):
     def from_window(cls, window: Window) -> "WindowPlan":
         limits = tuple(Limit.from_quantity(resource, hard) for resource, hard in window.hard.items())
         return cls(window.window.text, window.window.us // 1_000_000, limits)
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether these are limits on live Pods, which no bucket counts."""
+        return self.seconds == 0
 
     def select_amounts(self, cost: Cost) -> Cost:
         """Return the limited part of a cost, which is what counts."""

@@ -10,7 +10,7 @@ from webhook.core.admission.denials import format_utc
 from webhook.core.overrides import Override, combine, list_remarks
 from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_fields import Scope
-from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, Use, WindowPlan
+from webhook.core.quota import CounterPlan, Holder, PoolPlan, ServiceSnapshot, Use
 from webhook.core.reporting.queue_document import QueueDepth, render_depths
 from webhook.core.reporting.rollout_document import render_rollout
 from webhook.core.reporting.shares_document import render_shares
@@ -282,8 +282,8 @@ def _render_pool(pool: Pool, status: ServerStatus) -> dict[str, Any]:
         snapshot for plan in members if (snapshot := status.snapshots.get(plan.service)) is not None and snapshot.pool
     ]
     snapshot = max(snapshots, key=lambda seen: seen.at_us, default=None)
-    windows = [WindowPlan.from_window(window) for window in pool.windows]
-    uses: Iterable[Use] = snapshot.pool if snapshot is not None else list_unused_limits(windows, Holder.POOL)
+    limiting = PoolPlan.from_pool(pool, "", None).limiting
+    uses: Iterable[Use] = snapshot.pool if snapshot is not None else list_unused_limits(limiting, Holder.POOL)
     if snapshot is not None and any(use.guarantee is not None for use in snapshot.pool):
         # A member may have room of its own: what all share is free for the last of them.
         of_members = zip(*(seen.pool for seen in snapshots if seen.at_us == snapshot.at_us), strict=False)

@@ -169,7 +169,7 @@ def render_limit(
     """Return the row of one limit; without a snapshot all but `hard` is null. Only limits of teams have `team`.
 
     `nextFree` is null if capacity is free now, or never will be. A limit on live Pods has no such time; it
-    has the current `surge` above `hard`, and whether it is enforced.
+    has whether it is enforced and, unless it is a pool's, the current `surge` above `hard`.
     """
     has_teams = plan is not None and bool(plan.team_key)
     limit: dict[str, Any] = {"window": use.window, "resource": use.resource}
@@ -177,6 +177,8 @@ def render_limit(
     if use.of is Holder.STANDING:
         limit["surge"] = format_amount(use.resource, use.surge) if snapshot is not None else None
         limit["enforced"] = snapshot.is_standing_known if snapshot is not None else None
+    elif use.counts_live_pods:
+        limit["enforced"] = snapshot.is_pool_standing_known if snapshot is not None else None
     hard = format_amount(use.resource, use.hard)
     if snapshot is None:
         return {**limit, "used": None, "hard": hard, "full": None, "nextFree": None, "nextFreeSeconds": None}

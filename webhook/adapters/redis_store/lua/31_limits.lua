@@ -78,7 +78,7 @@ local function judge(b, cost, live_cost)
     guarantees, h, limits = b.guarantees, b.home, h ~= b.home and b.pool
   end
   if b.live then
-    return module('live').judge(b, live_cost, used, over)
+    return module(b.live).judge(b, live_cost, used, over)
   end
   return used, over
 end

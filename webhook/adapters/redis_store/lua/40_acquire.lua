@@ -41,7 +41,7 @@ local function acquire(plan, reading, strings, ACQUIRE_FIELDS)
   if breaker and not breaker.admits(r, rules, now, source) and not rules.degrades then
     refused, would = module('refusals').objection(BY_BREAKER, plan.breaker_enforced, would)
   end
-  local asked, uid, live = refused == 0 and cost or NOTHING, string.sub(pod_key, plan.uid_at), b.live and module('live')
+  local asked, uid, live = refused == 0 and cost or NOTHING, string.sub(pod_key, plan.uid_at), b.live and module(b.live)
   local used, over = judge(b, asked, live and live.more(b, uid, asked, NOTHING) or NOTHING)
   if #over > 0 then
     refused, would = module('refusals').objection(BY_QUOTA, plan.quota_enforced, would)

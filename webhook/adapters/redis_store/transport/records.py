@@ -6,8 +6,9 @@ The script's text is rendered from these names. A call and its answer are of one
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from webhook.adapters.redis_store.transport.breaker_rules import BreakerRules, ForcedState, QuotaRule, TriggerRule
 from webhook.core.breaker import Transition
-from webhook.core.quota import Seen
+from webhook.core.quota import PoolPod, Seen
 
 Names = tuple[str, ...]
 
@@ -59,50 +60,11 @@ class PlanDetails(NamedTuple):
     cluster: str
     tag: str
     channel: str
-    quota: "QuotaRule | bool"
-    rules: "BreakerRules | bool"
-
-
-class QuotaRule(NamedTuple):
-    """When quota events trip a breaker: at this many within a time."""
-
-    trip_count: int
-    within_us: int
-    by_controller: bool
-    reason: str
-
-
-class TriggerRule(NamedTuple):
-    """When outcomes trip a breaker, and by which cause. `threshold`: errors in percent, or microseconds of latency."""
-
-    cause: str
-    threshold: int
-    interval_us: int
-    consecutive: int
-    minimum: int
-    reason_head: str
-
-
-class ForcedState(NamedTuple):
-    """A state that an override sets."""
-
-    state: str
-    until_us: int
-    reason: str
-
-
-class BreakerRules(NamedTuple):
-    """A plan's breaker. `False` is a rule that it does not have."""
-
-    has_outcomes: bool
-    error_rate: TriggerRule | bool
-    latency: TriggerRule | bool
-    open_for_us: int
-    probes: int
-    probe_timeout_us: int
-    degrades: bool
-    open_max: int | bool
-    forcing: ForcedState | bool
+    quota: QuotaRule | bool
+    rules: BreakerRules | bool
+    pool_live: str
+    """The key of the live Pods of its pool; "" if they are not limited."""
+    pool_standing: "list[PoolStandingLimit] | bool"
 
 
 class WindowLimit(NamedTuple):
@@ -126,6 +88,14 @@ class StandingLimit(NamedTuple):
     resource: str
     hard: int
     surge: int
+
+
+class PoolStandingLimit(NamedTuple):
+    """A limit on the live Pods of a pool; `kept`: the guarantees in it, as `MemberGuarantee`, the plan's own first."""
+
+    resource: str
+    hard: int
+    kept: list[str | bool | int]
 
 
 class SettledEntry(NamedTuple):
@@ -201,6 +171,7 @@ class SnapshotAnswer(NamedTuple):
     is_standing_known: bool
     guarantees: list[int]
     """Of each limit of a pool with guarantees two values: own use, and what others have left; else empty."""
+    is_pool_standing_known: bool
 
 
 class ComparisonAnswer(NamedTuple):
@@ -278,6 +249,8 @@ PASSED: Mapping[str, Names] = {
     "LIMIT": WindowLimit._fields,
     "GUARANTEE": MemberGuarantee._fields,
     "STANDING": StandingLimit._fields,
+    "POOL_STANDING": PoolStandingLimit._fields,
+    "POOL_POD": PoolPod.__struct_fields__,
     "MARK": SettledEntry._fields,
     "OUTCOME": OutcomeEntry._fields,
     "GROUP_MEMBER": ("place", "cost_text", "source"),

@@ -86,15 +86,18 @@ OPERATIONS: Mapping[str, Names] = {
     "find_charge": ("pod_key",),
     "knows": ("pod_key", "peek"),
     "find_place": ("pod_key",),
-    "refund": ("own_key", "pod_key", "home_key", "breaker_key", "live_key"),
-    "withdraw": ("own_key", "pod_key", "home_key", "breaker_key", "live_key", "scope", "at"),
-    "stop_waiting": ("pod_key", "live_key"),
+    "refund": ("own_key", "pod_key", "home_key", "breaker_key", "live_key", "pool_live_key"),
+    "withdraw": ("own_key", "pod_key", "home_key", "breaker_key", "live_key", "pool_live_key", "scope", "at"),
+    "stop_waiting": ("pod_key", "live_key", "pool_live_key", "service"),
     "list_overdue": ("age", "most"),
     "list_counting_scopes": (),
     "list_live_scopes": (),
     "count_live": (),
     "list_live": ("live_key", "cursor"),
     "mark_complete": (),
+    "list_pool_live": ("pool_live_key", "cursor"),
+    "mark_pool_complete": ("pool_live_key",),
+    "drop_pool_pod": ("pod_key", "pool_live_key", "service"),
     "reset_windows": ("own_key", "asked", "only_seconds"),
     "count_settled": ("replica", "afresh"),
     "snapshot": (),
@@ -244,7 +247,7 @@ def _render_modules() -> str:
 
     One function around them all: it alone looks up the outer locals of every module at each call.
     """
-    names = ("refusals", "waits", "live", "guarantees", "breaker", "operations", "queue", "slots")
+    names = ("refusals", "waits", "live", "guarantees", "pools", "breaker", "operations", "queue", "slots")
     heads = dict.fromkeys(names, "") | {"breaker": render_tables()}
     texts = [
         "\n".join([f"{name} = function()", head, *_read_parts(_FOLDER / name), "end,"]) for name, head in heads.items()

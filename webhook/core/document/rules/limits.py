@@ -29,7 +29,8 @@ _Amounts = Mapping[str, tuple[Fraction, str]]
 
 def some_pods_are_admitted(document: DocumentPart) -> Iterator[Problem]:
     """`hard.pods` of `windows`, `standing`, `schedules`: warn about 0. Other resources may be 0: Pods need not ask."""
-    for path in (*(("services", "*", *path) for path in _HARD), ("pools", "*", "windows", "*", "hard")):
+    of_services = (("services", "*", *path) for path in _HARD)
+    for path in (*of_services, ("pools", "*", "windows", "*", "hard"), ("pools", "*", "standing", "hard")):
         for pods in document.select(*path, "pods"):
             yield from stop_at_invalid(_check_admits_some(pods))
 

@@ -7,8 +7,8 @@ from webhook.core.document.yaml.parts import DocumentPart, stop_at_invalid
 from webhook.core.document.yaml.problems import Problem, suggest
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Modes
-from webhook.core.policy_fields import Mode, Per
-from webhook.core.quota import canonicalize, convert_amount
+from webhook.core.policy_fields import Mode, Per, StandingQuota
+from webhook.core.quota import StandingPlan, canonicalize, convert_amount
 from webhook.core.quota.pod_cost import format_amount
 
 
@@ -19,6 +19,22 @@ def pools_exist(document: DocumentPart) -> Iterator[Problem]:
     for chosen in document.select("services", "*", "pool"):
         if chosen.read(str) not in pools:
             yield chosen.report("no such pool", suggest(chosen.read(str), pools, "pools has"))
+
+
+def pools_limit_something(document: DocumentPart) -> Iterator[Problem]:
+    """`pools[]`: `windows` or `standing`. Refuse a pool that limits nothing."""
+    for pool in document.select("pools", "*"):
+        yield from stop_at_invalid(_check_limits_something(pool))
+
+
+def _check_limits_something(pool: DocumentPart) -> Iterator[Problem]:
+    windows = pool.get("windows")
+    if pool.get("standing") is None and (windows is None or windows.is_empty):
+        remedy = "add windows or standing, or remove the pool"
+        if windows is None:
+            yield pool.report_missing("windows", "the pool limits nothing", remedy)
+        else:
+            yield windows.report("the pool limits nothing", remedy)
 
 
 def pools_agree_with_their_members(document: DocumentPart) -> Iterator[Problem]:
@@ -61,7 +77,7 @@ _Bounds = dict[str, list[tuple[int, int]]]
 
 
 def pools_can_bind(document: DocumentPart) -> Iterator[Problem]:
-    """`pools[].windows[].hard`: warn about a limit above the sum of the members' own limits."""
+    """`pools[].windows[].hard`, `standing.hard`: warn about a limit above the sum of the members' own limits."""
     members: dict[str, list[_Bounds]] = {}
     known: dict[int, _Bounds] = {}  # services may share their windows by `defaults`
     for service in document.select("services", "*"):
@@ -72,11 +88,16 @@ def pools_can_bind(document: DocumentPart) -> Iterator[Problem]:
         if windows is not None and _is_bounded(service):
             key = id(windows.node.value)
             bounds = known[key] if key in known else known.setdefault(key, _list_bounds(windows))
+        live = service.get("quota", "standing")
+        if live is not None and _is_bounded(service):
+            bounds = {**bounds, **_list_live_bounds(live)}
         members.setdefault(chosen.read(str), []).append(bounds)
     for pool in document.select("pools", "*"):
         shares = members.get(read_name(pool), [])
         for window in pool.select("windows", "*") if shares else ():
-            yield from _check_binds(window, shares)
+            yield from _check_window_binds(window, shares)
+        for hard in pool.select("standing", "hard") if shares else ():
+            yield from stop_at_invalid(_check_live_binds(hard, shares))
 
 
 def _is_bounded(service: DocumentPart) -> bool:
@@ -100,20 +121,40 @@ def _list_bounds(windows: DocumentPart) -> _Bounds:
     return bounds
 
 
-def _check_binds(window: DocumentPart, shares: list[_Bounds]) -> Iterator[Problem]:
+_LIVE = "live "
+"""Begins the names of bounds on live Pods; no resource has a space in it."""
+
+
+def _list_live_bounds(standing: DocumentPart) -> _Bounds:
+    """Return how much of each resource the live Pods of a service may ever have, with surge."""
+    plan = StandingPlan.from_standing(standing.read(StandingQuota))
+    pairs = zip(plan.limits, plan.surge, strict=True)
+    return {f"{_LIVE}{limit.counts}": [(0, limit.hard + surge)] for limit, surge in pairs}
+
+
+def _check_live_binds(hard: DocumentPart, shares: list[_Bounds]) -> Iterator[Problem]:
+    for resource, part in hard.fields().items():
+        yield from _check_binds(
+            resource, part, [shared.get(f"{_LIVE}{canonicalize(resource)}", []) for shared in shares]
+        )
+
+
+def _check_window_binds(window: DocumentPart, shares: list[_Bounds]) -> Iterator[Problem]:
     length, hard = window.get("window"), window.get("hard")
     if length is None or hard is None:
         return
     span_us = length.read(Duration).us
     for resource, part in hard.fields().items():
-        name, total = canonicalize(resource), 0
-        for bounds in shares:
-            # Only a window of at least this length bounds it: a shorter window admits its amount several times.
-            own = [most for own_us, most in bounds.get(name, ()) if own_us >= span_us]
-            if not own:
-                break
-            total += min(own)
-        else:
-            if total <= convert_amount(name, part.read(Quantity).value):
-                reason = f"never reached: the limits of its services allow {format_amount(name, total)} in all"
-                yield part.report(reason, "lower it, or raise theirs")
+        found = [shared.get(canonicalize(resource), ()) for shared in shares]
+        # Only a window of at least this length bounds it: a shorter window admits its amount several times.
+        yield from _check_binds(resource, part, [[own for own in bounds if own[0] >= span_us] for bounds in found])
+
+
+def _check_binds(resource: str, part: DocumentPart, bounds: list[list[tuple[int, int]]]) -> Iterator[Problem]:
+    """Check a limit of a pool against the bounds of each member."""
+    if not all(bounds):
+        return
+    name, total = canonicalize(resource), sum(min(most for _, most in own) for own in bounds)
+    if total <= convert_amount(name, part.read(Quantity).value):
+        reason = f"never reached: the limits of its services allow {format_amount(name, total)} in all"
+        yield part.report(reason, "lower it, or raise theirs")

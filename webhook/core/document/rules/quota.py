@@ -1,4 +1,4 @@
-"""Rules of `quota` and of `pools[].windows`: lengths, exact amounts, surge, queue and denial."""
+"""Rules of `quota` and of the limits of `pools`: lengths, exact amounts, surge, queue and denial."""
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -19,6 +19,7 @@ _LIMITED = (
     ("services", "*", "quota", "schedules", "*", "windows", "*", "hard"),
     ("services", "*", "quota", "schedules", "*", "standing", "hard"),
     ("pools", "*", "windows", "*", "hard"),
+    ("pools", "*", "standing", "hard"),
 )
 _PROGRESS_US = 600_000_000
 """A Deployment's default progressDeadlineSeconds."""

@@ -28,6 +28,7 @@ _PLACES = (
     ("services", "*", "quota", "windows", "*", "hard"),
     ("services", "*", "quota", "standing", "hard"),
     ("pools", "*", "windows", "*", "hard"),
+    ("pools", "*", "standing", "hard"),
 )
 _OF_QUOTA = "hard"
 

@@ -49,6 +49,7 @@ DOCUMENT_RULES: tuple[Rule, ...] = (
     services.nothing_is_listed_twice,
     services.classes_exist,
     pools.pools_exist,
+    pools.pools_limit_something,
     pools.pools_agree_with_their_members,
     guarantees.guarantees_fit_their_pool,
     services.no_service_is_exempt,

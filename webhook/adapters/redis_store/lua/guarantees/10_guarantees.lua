@@ -77,4 +77,6 @@ local function uses_of(h, limits, guarantees)
   return found
 end
 
-return {free_at = free_at, over = over_of, uses_of = uses_of}
+return {
+  fits = fits, own_of = own_of, kept_for_others = kept_for_others, free_at = free_at, over = over_of, uses_of = uses_of,
+}

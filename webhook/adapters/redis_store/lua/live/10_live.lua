@@ -1,5 +1,5 @@
 -- Live Pods: `ledger/live_set.py` and `ledger/live_pods.py`, on Redis.
--- The live Pods of a service, or of one of its namespaces, are one hash: field "h" is a LIVE_HEAD (`over`: since when),
+-- The live Pods of a service, of one of its namespaces, or of a pool are one hash: field "h" is a LIVE_HEAD (`over`: since when),
 -- "u:UID" a Pod's amounts followed by its cluster. In the service's own hash, "c:CLUSTER" is when the list of that
 -- cluster's Pods was last known to be complete, and "l:NAMESPACE" marks that a hash of that namespace exists.
 
@@ -108,7 +108,8 @@ local function write_live(l)
   for uid in pairs(l.changed) do
     if l.pods[uid] then
       values[#values + 1] = 'u:' .. uid
-      values[#values + 1] = cmsgpack.pack(l.pods[uid]) .. cmsgpack.pack(l.cluster)
+      local services = l.services -- of a pool's live Pods
+      values[#values + 1] = cmsgpack.pack(l.pods[uid]) .. cmsgpack.pack(l.cluster) .. (services and cmsgpack.pack(services[uid]) or '')
     end
   end
   redis.call('HSET', l.key, unpack(values))

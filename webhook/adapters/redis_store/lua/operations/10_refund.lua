@@ -73,6 +73,9 @@ local function refund(plan, reading, strings, REFUND_FIELDS)
   p[POD_REFUNDED] = true
   remember(pod_key, p, now, places[pod_key])
   module('live').remove(module('live').live_of(KEYS[live_key]), uid)
+  if pool_live_key then
+    module('pools').remove(KEYS[pool_live_key], uid, p[POD_SERVICE])
+  end
   if p[POD_PROBE] then
     local r = breaker_of(KEYS[breaker_key], strings)
     if not r.plan then -- otherwise keep its own plan, which its notification needs
@@ -144,7 +147,7 @@ local function resize(plan, reading, strings, RESIZE_FIELDS)
     end
   end
   local uid = uid_of(plan, pod_key)
-  local live = b.live and module('live')
+  local live = b.live and module(b.live)
   local used, over = judge(b, more, live and live.more(b, uid, cost, old) or NOTHING)
   local refused, would = 0, 0
   if #over > 0 then
@@ -199,7 +202,7 @@ local function book(plan, reading, strings, BOOK_FIELDS)
   pods[pod_key], places[pod_key] = new_pod(plan, at, now, generation, false, scope, cost_text, ''), place
   local uid = uid_of(plan, pod_key)
   if b.live then
-    module('live').add(plan, b, uid, cost, used)
+    module(b.live).add(plan, b, uid, cost, used)
   end
   wait_for(plan.waits_key, uid, at)
   expiring[plan.waits_key] = true

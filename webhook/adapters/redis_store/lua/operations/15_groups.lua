@@ -30,7 +30,7 @@ end
 local function acquire_group(plan, reading, strings, ...)
   local keys, ACQUIRE_GROUP_FIELDS = {...}, select(-ACQUIRE_GROUP_LENGTH, ...)
   local b = bound_of(plan, KEYS[own_key], reading, true, KEYS[live_key])
-  local home, now, live = b.home, b.now, b.live and module('live')
+  local home, now, live = b.home, b.now, b.live and module(b.live)
   local new, moves = uncharged(plan, keys, members, strings, now), {}
   local r, rules = breaker_of(plan.breaker_key, strings), plan.has_rules and breaker.rules_of(plan)
   if rules then

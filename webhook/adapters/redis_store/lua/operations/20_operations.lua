@@ -126,10 +126,16 @@ local function snapshot(plan, reading, strings, ...)
     breaker.advance(r, plan.breaker, now, {})
     view = breaker.seen(r, plan, home, now)
   end
+  local pooled = plan.pool and figures_of(home, home, plan.pool, plan.guarantees) or {}
+  local uses = plan.guarantees and module('guarantees').uses_of(home, plan.pool, plan.guarantees) or {}
+  local has_pool_standing = plan.standing and details_of(plan).pool_standing
+  if has_pool_standing then
+    module('pools').show(plan, pooled, uses)
+  end
   return SNAPSHOT_ANSWER{
-    now_us = shown(home, now), figures = all, pool = plan.pool and figures_of(home, home, plan.pool, plan.guarantees) or {},
-    view = view, guarantees = plan.guarantees and module('guarantees').uses_of(home, plan.pool, plan.guarantees) or {},
-    is_standing_known = plan.standing and module('live').is_known(plan, now) or false,
+    now_us = shown(home, now), figures = all, pool = pooled, view = view, guarantees = uses,
+    is_standing_known = plan.standing and #plan.standing > 0 and module('live').is_known(plan, now) or false,
+    is_pool_standing_known = has_pool_standing and module('pools').is_known(plan, now) or false,
   }
 end
 

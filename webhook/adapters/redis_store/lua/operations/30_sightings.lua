@@ -27,7 +27,8 @@ local function observe(plan, reading, strings, OBSERVE_FIELDS)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
   local b = bound_of(plan, own_key, reading, false, KEYS[live_key])
   local now, cost, uid = b.now, cost_of(cost_text), uid_of(plan, pod_key)
-  local p, stood = pod_of(pod_key, strings, now), b.live and module('live').held(b.live, uid)
+  local p, live = pod_of(pod_key, strings, now), b.live and module(b.live)
+  local stood = live and live.is_held(b, uid)
   if not is_sure and not stood and not (p and p[POD_SERVICE] == plan.service) then
     return SEEN{charged = false, raised = false, changed = false, ignored = true}
   end
@@ -44,16 +45,7 @@ local function observe(plan, reading, strings, OBSERVE_FIELDS)
     end
   end
   wait_for(plan.waits_key, uid, false)
-  local changed = false
-  if b.live then
-    local live = module('live')
-    if is_live then
-      live.put(plan, b.live, uid, cost, now)
-    else
-      live.remove(b.live, uid)
-    end
-    changed = not live.equal(live.held(b.live, uid), stood)
-  end
+  local changed = live and live.update(plan, b, uid, cost, is_live, now)
   return SEEN{charged = charged, raised = raised, changed = changed, ignored = false}
 end
 
@@ -83,6 +75,15 @@ local function stop_waiting(plan, _, _, STOP_WAITING_FIELDS)
   if live_key then
     module('live').remove(module('live').live_of(KEYS[live_key]), uid)
   end
+  if pool_live_key then
+    module('pools').remove(KEYS[pool_live_key], uid, service)
+  end
+  return {}
+end
+
+-- Remove a Pod from the live Pods of the pool, unless it counts for another service now.
+local function drop_pool_pod(plan, _, _, DROP_POOL_POD_FIELDS)
+  module('pools').remove(KEYS[pool_live_key], uid_of(plan, KEYS[pod_key]), service)
   return {}
 end
 
@@ -95,6 +96,14 @@ local function mark_complete(plan, reading, _, ...)
   for _, live_key in ipairs({...}) do
     redis.call('PEXPIRE', KEYS[live_key], LIVE_TTL_MS)
   end
+  return {}
+end
+
+-- Enforce limits on the live Pods of the pool from now on: those of all its members are known.
+local function mark_pool_complete(plan, reading, _, MARK_POOL_COMPLETE_FIELDS)
+  local now = time_of(hash_of(plan.home), reading)
+  redis.call('HSET', KEYS[pool_live_key], 'c:' .. details_of(plan).cluster, string.format('%.0f', now))
+  redis.call('PEXPIRE', KEYS[pool_live_key], LIVE_TTL_MS)
   return {}
 end
 
@@ -118,27 +127,39 @@ local function count_live(_, _, _, ...)
   return counts
 end
 
--- Return a page of the cluster's live Pods that have been seen, or are no longer waited for, and the cursor.
-local function list_live(plan, reading, _, LIST_LIVE_FIELDS)
+-- Return a page of the cluster's live Pods that have been seen, or are no longer waited for, and the cursor. `show`
+-- returns an entry by its uid, amounts and service.
+local function page_of(plan, reading, key, cursor, show)
   local now = time_of(hash_of(plan.home), reading)
-  local next_cursor, entries = unpack(redis.call('HSCAN', KEYS[live_key], cursor, 'MATCH', 'u:*', 'COUNT', 500))
-  local uids = {}
+  local next_cursor, entries = unpack(redis.call('HSCAN', key, cursor, 'MATCH', 'u:*', 'COUNT', 500))
+  local uids, shown = {}, {}
   for index = 1, #entries, 2 do
-    local field, packed = entries[index], entries[index + 1]
-    local _, cluster = cmsgpack.unpack(packed)
+    local uid, amounts, cluster, service = string.sub(entries[index], 3), cmsgpack.unpack(entries[index + 1])
     if cluster == details_of(plan).cluster then
-      uids[#uids + 1] = string.sub(field, 3)
+      uids[#uids + 1], shown[#uids + 1] = uid, show(uid, amounts, service)
     end
   end
   local settled = {}
   if #uids > 0 then
     for index, at in ipairs(redis.call('ZMSCORE', plan.waits_key, unpack(uids))) do
       if not at or tonumber(at) <= now - WAITED_US then
-        settled[#settled + 1] = uids[index]
+        settled[#settled + 1] = shown[index]
       end
     end
   end
   return PAGE_ANSWER{members = settled, cursor = next_cursor}
+end
+
+local function list_live(plan, reading, _, LIST_LIVE_FIELDS)
+  return page_of(plan, reading, KEYS[live_key], cursor, function(uid)
+    return uid
+  end)
+end
+
+local function list_pool_live(plan, reading, _, LIST_POOL_LIVE_FIELDS)
+  return page_of(plan, reading, KEYS[pool_live_key], cursor, function(uid, amounts, service)
+    return POOL_POD{uid = uid, service = service, amounts = amounts}
+  end)
 end
 
 -- Subtract a bucket's amounts from the sums; true if there were any.
@@ -206,5 +227,6 @@ return {
   snapshot = snapshot, tick = tick, compare = compare, list_counting_scopes = list_counting_scopes, probe = probe,
   observe = observe, list_overdue = list_overdue, count_settled = count_settled, find_place = find_place,
   stop_waiting = stop_waiting, mark_complete = mark_complete, list_live_scopes = list_live_scopes,
-  count_live = count_live, list_live = list_live, reset_windows = reset_windows, show_settled = show_settled,
+  count_live = count_live, list_live = list_live, list_pool_live = list_pool_live, drop_pool_pod = drop_pool_pod,
+  mark_pool_complete = mark_pool_complete, reset_windows = reset_windows, show_settled = show_settled,
 }
