@@ -16,7 +16,20 @@ OTHERS = [command for command in COMMANDS if command.words[0] != "podgate"]
 OWN_COMMANDS_MIN = 50
 VERBS = {
     "kubectl": {
-        *("annotate", "apply", "auth", "cordon", "create", "debug", "delete", "describe", "edit", "explain", "get"),
+        *(
+            "annotate",
+            "api-resources",
+            "apply",
+            "auth",
+            "cordon",
+            "create",
+            "debug",
+            "delete",
+            "describe",
+            "edit",
+            "explain",
+            "get",
+        ),
         *("kustomize", "label", "logs", "patch", "port-forward", "rollout", "scale", "top", "uncordon"),
     },
     "helm": {"install", "template", "uninstall", "upgrade"},

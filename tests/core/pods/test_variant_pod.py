@@ -39,7 +39,7 @@ def test_a_pod_with_an_index_holds_no_slot_in_the_store() -> None:
     assert (read(claimed).claim, read(claimed).probe) == ("", "c-a")
 
 
-@pytest.mark.parametrize("change", [{"variant": "gone"}, {"slot": 0}, {"kind": "DaemonSet"}])
+@pytest.mark.parametrize("change", [{"variant": ""}, {"slot": 0}, {"kind": "DaemonSet"}])
 def test_other_pods_have_no_slot(change: dict[str, Any]) -> None:
     assert read_variant_pod(variant_pod("a", **change), "web", SHARES, NOW_US) is None
 
