@@ -25,7 +25,7 @@ _AGAIN_SECONDS = 2.0
 
 
 @click.command()
-@click.argument("what", nargs=-1, required=True, metavar="pod NAME | deploy/NAME | job/NAME | UID")
+@click.argument("what", nargs=-1, required=True, metavar="pod NAME | deploy/NAME | KIND.GROUP/NAME | UID")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of a name without one.")
 @click.option(
     "--server",
@@ -80,6 +80,7 @@ def explain(  # noqa: PLR0913  one parameter an option
 
     \b
     podgate explain deploy/web -n checkout      # why Pods of a workload are missing, or do not run
+    podgate explain jobset.jobset.x-k8s.io/mnist -n ml
     podgate explain pod checkout/web-x7
 
     The first line shows the state and its cause. The command reads the cluster with your kubeconfig, and decision
@@ -118,7 +119,7 @@ def explain(  # noqa: PLR0913  one parameter an option
 
 def _print_nothing_known(target: ExplainTarget, explainer: PodExplainer) -> int:
     """Print why nothing is known: an object that cannot be read may still exist."""
-    read = {"cluster", "pods", f"{'pod' if target.kind is None else target.kind.shown} {target.name}"}
+    read = {"cluster", "pods", f"{target.shown_kind} {target.name}"}
     object_text = "no such object" if read.isdisjoint(explainer.unread) else "the object cannot be read"
     record_text = "its records cannot be read" if "records" in explainer.unread else "no record of it"
     click.echo(escape_line(f"error: nothing is known of {target}: {object_text}, and {record_text}"), err=True)

@@ -1,13 +1,17 @@
-"""Objects that `podgate explain` is asked about: pod NS/NAME, deploy/NAME, or a uid."""
+"""Objects that `podgate explain` is asked about: pod NS/NAME, deploy/NAME, jobset.jobset.x-k8s.io/NAME, or a uid."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from webhook.core.kubernetes.api_groups import guess_resource, is_built_in
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
+from webhook.core.workloads.custom_kinds import KNOWN_TEMPLATES
 from webhook.errors import UserError
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -25,21 +29,46 @@ _SHORT = {
 _KINDS = {alias: kind for kind in WORKLOAD_KINDS for alias in (kind.kind.lower(), kind.resource)} | {
     alias: kind for alias, name in _SHORT.items() for kind in WORKLOAD_KINDS if kind.kind == name
 }
-_REMEDY = "write pod NAME, pod NAMESPACE/NAME, deploy/NAME, job/NAME, or a Pod's uid"
+_KNOWN = {
+    alias: group
+    for group, kind in KNOWN_TEMPLATES
+    for alias in (kind.lower(), guess_resource(kind))
+    if alias not in _KINDS
+}
+"""API groups of the custom kinds whose names no kind of Kubernetes has, for those who leave the group out."""
+_VERSION = re.compile(r"v\d+((alpha|beta)\d+)?\.")
+_REMEDY = "write pod NAME, pod NAMESPACE/NAME, deploy/NAME, job/NAME, KIND.GROUP/NAME, or a Pod's uid"
+
+
+class CustomKindName(NamedTuple):
+    """A kind that is not Kubernetes' own, as people write it: `word` is its kind, resource or short name."""
+
+    word: str
+    group: str
 
 
 class ExplainTarget(Struct, frozen=True):
-    """One object; `kind` is None for a Pod. A target given by uid has neither namespace nor name."""
+    """One object: a Pod without `kind` and `custom`. A target given by uid has neither namespace nor name."""
 
     namespace: str = ""
     name: str = ""
     kind: WorkloadKind | None = None
     uid: str = ""
+    custom: CustomKindName | None = None
 
     def __str__(self) -> str:
-        if self.uid:
-            return f"uid {self.uid}"
-        return f"{'pod' if self.kind is None else self.kind.shown} {self.namespace}/{self.name}"
+        return f"uid {self.uid}" if self.uid else f"{self.shown_kind} {self.namespace}/{self.name}"
+
+    @property
+    def is_pod(self) -> bool:
+        return self.kind is None and self.custom is None
+
+    @property
+    def shown_kind(self) -> str:
+        """The kind as kubectl writes it before a name."""
+        if self.custom is not None:
+            return f"{self.custom.word}.{self.custom.group}"
+        return "pod" if self.kind is None else self.kind.shown
 
 
 def parse_pod(text: str) -> tuple[str, str]:
@@ -63,15 +92,31 @@ def parse_target(words: Sequence[str], namespace: str) -> ExplainTarget:
         kind, name = words
     else:
         raise UserError(f"{given!r}: {len(words)} arguments", _REMEDY)
-    source = None if kind in _PODS else _KINDS.get(kind.lower().partition(".")[0])
-    if source is None and kind not in _PODS:
+    target = _parse_kind(kind)
+    if target is None:
         raise UserError(f"{given!r}: {kind!r} is no kind of workload", _REMEDY)
     of_namespace, slash, own = name.partition("/")
-    found = ExplainTarget(of_namespace, own, source) if slash else ExplainTarget(namespace, name, source)
+    found = (
+        replace(target, namespace=of_namespace, name=own) if slash else replace(target, namespace=namespace, name=name)
+    )
     for text in (found.namespace, found.name):
         if not _NAME.fullmatch(text):
             raise UserError(f"{given!r}: {text!r} is no name of an object", _REMEDY)
     return found
+
+
+def _parse_kind(text: str) -> ExplainTarget | None:
+    """Return a target of a kind, still without a name; None for what is no kind of a workload."""
+    if text in _PODS:
+        return ExplainTarget()
+    word, _, rest = text.lower().partition(".")
+    group, source = _VERSION.sub("", f"{rest}.", count=1).rstrip("."), _KINDS.get(word)
+    if source is not None and group in {"", source.group}:
+        return ExplainTarget(kind=source)
+    group = group or _KNOWN.get(word, "")
+    if is_built_in(group) or not (_NAME.fullmatch(word) and _NAME.fullmatch(group)):
+        return None
+    return ExplainTarget(custom=CustomKindName(word, group))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Inputs of `podgate explain`: records of decisions, their policies, and objects of the cluster."""
 
-import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from webhook.commands.explain_target import ExplainInputs, ExplainTarget
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
-from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedOwner, ReportedPod
+from webhook.core.diagnosis.objects import ReportedPod
 from webhook.core.diagnosis.pending_causes import list_doubtful_nodes, needs_all_nodes
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
@@ -24,6 +23,7 @@ from webhook.operations.decision_port import open_decision_port
 from webhook.operations.pod_records import ExtenderRecords, QueuePlaces
 from webhook.operations.record_policies import RecordPolicies, read_policy_file
 from webhook.operations.server_discovery import ServerLocation
+from webhook.operations.workload_reads import WorkloadObjects, WorkloadReads
 from webhook.support.kubeconfig import Kubeconfig
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class PodExplainer:
     ) -> None:
         self._target = target
         self._reader = reader
+        self._workloads = WorkloadReads(reader, None)
         self._source = source
         self._before = before
         self.places: QueuePlaces | None = None
@@ -101,6 +102,7 @@ class PodExplainer:
             return
         stack.push_async_callback(client.close)
         self._reader = cluster_facts.PodReader(client, self._target.namespace)
+        self._workloads = WorkloadReads(self._reader, cluster_facts.CustomObjectReader(self._reader))
 
     @property
     def unread(self) -> dict[str, str]:
@@ -114,7 +116,7 @@ class PodExplainer:
         self._unread.clear()
         if self._reader is not None:
             self._reader.reading.unread.clear()
-        if target.kind is not None:
+        if not target.is_pod:
             return await self._report_workload(target)
         pod, records = await self._find_pod(target)
         facts = self._facts_of(target, pod, records)
@@ -123,7 +125,18 @@ class PodExplainer:
         around = await self._read_surroundings(records, pods)
         waiting = (await self._find_places(pods)).get(facts.uid)
         scheduled = (await self._find_scheduling_records(pods, around)).get(facts.uid)
-        of_pod = PodFacts(facts.namespace, facts.name, facts.uid, pod, events, tuple(records), waiting, scheduled)
+        owners = await self._workloads.list_owners(pod)
+        of_pod = PodFacts(
+            facts.namespace,
+            facts.name,
+            facts.uid,
+            pod,
+            events,
+            tuple(records),
+            waiting=waiting,
+            scheduled=scheduled,
+            owners=owners,
+        )
         return diagnose(of_pod, replace(around, unread=self.unread))
 
     # --- Pods ---
@@ -169,26 +182,18 @@ class PodExplainer:
     # --- workloads ---
 
     async def _report_workload(self, target: ExplainTarget) -> Report | None:
-        maker: ReportedMaker | None = None
-        owners: tuple[ReportedOwner, ...] = ()
-        if self._reader is not None and target.kind is not None:
-            maker, owners = await self._reader.controllers(target.kind, target.name)
-        uids = {owner.metadata.uid for owner in owners}
-        told_of = uids if maker is None else {*uids, maker.metadata.uid}
-        records = await self._records_of(target, owners)
-        pods: tuple[ReportedPod, ...] = ()
-        events: tuple[ReportedEvent, ...] = ()
-        if self._reader is not None and told_of:
-            listed, events = await asyncio.gather(self._reader.pods(), self._reader.events())
-            pods = tuple(pod for pod in listed or () if _list_owner_uids(pod) & uids)
+        made = await self._workloads.read(target)
+        told_of = made.uids
+        records = await self._records_of(target, made)
+        pods, events = made.pods, await self._reader.events() if self._reader is not None and told_of else ()
         waiting = await self._find_places(pods)
         around = await self._read_surroundings(records, pods)
         scheduled = await self._find_scheduling_records(pods, around)
         facts = WorkloadFacts(
-            "" if target.kind is None else target.kind.kind,
+            made.kind,
             target.namespace,
             target.name,
-            owners,
+            made.owners,
             tuple(event for event in events if event.involved_object.uid in told_of),
             tuple(
                 PodFacts(
@@ -204,23 +209,26 @@ class PodExplainer:
                 for pod in pods
             ),
             tuple(records),
-            maker,
+            maker=made.maker,
+            custom=made.custom,
         )
         return diagnose_workload(facts, replace(around, unread=self.unread))
 
-    async def _records_of(self, target: ExplainTarget, owners: Sequence[ReportedOwner]) -> Sequence[DecisionRecord]:
-        if owners:
-            found = [await self._read_records(RecordsQuery(owner=owner.metadata.uid)) for owner in owners]
+    async def _records_of(self, target: ExplainTarget, made: WorkloadObjects) -> Sequence[DecisionRecord]:
+        if made.creators:
+            found = [await self._read_records(RecordsQuery(owner=owner.metadata.uid)) for owner in made.creators]
             return _sort_newest_first(record for records in found for record in records)
         # Without the cluster the controllers that a Deployment or CronJob makes are known by their names.
         kind = "" if target.kind is None else target.kind.makes
-        made = re.compile(re.escape(target.name) + (r"-[a-z0-9]+" if kind else ""))
+        made_names = re.compile(re.escape(target.name) + (r"-[a-z0-9]+" if kind else ""))
         records = await self._read_records(RecordsQuery(target.namespace))
-        kind = kind or ("" if target.kind is None else target.kind.kind)
+        kind = (kind or made.kind).lower()
         return [
             record
             for record in records
-            if record.owner is not None and record.owner.kind == kind and made.fullmatch(record.owner.name)
+            if record.owner is not None
+            and record.owner.kind.lower() == kind
+            and made_names.fullmatch(record.owner.name)
         ]
 
     # --- places in queues, records and policies ---
@@ -292,7 +300,3 @@ def _format_error(error: UserError) -> str:
 def _sort_newest_first(records: Iterable[DecisionRecord]) -> list[DecisionRecord]:
     """Return each record once, newest first."""
     return sorted({record.id: record for record in records}.values(), key=lambda record: record.id, reverse=True)
-
-
-def _list_owner_uids(pod: ReportedPod) -> set[str]:
-    return {reference.uid for reference in pod.metadata.owner_references or () if reference.controller}

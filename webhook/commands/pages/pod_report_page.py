@@ -20,6 +20,7 @@ from webhook.core.diagnosis.report import (
     RewrittenField,
     SchedulingReport,
     StartReport,
+    TemplateReport,
     VariantReport,
 )
 from webhook.core.plain_text import escape_document, escape_line
@@ -78,15 +79,9 @@ def judge_fate(token: Fate) -> str:
 
 def list_parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
     """Yield each part of the path as a label and a text; the label of a detail begins with spaces."""
-    subject = report.subject
-    whose = f", of {subject.owner}" if subject.owner else ""
-    name = f"{subject.kind} {subject.namespace}/{subject.name}"
-    if report.remedy:
-        yield "remedy", report.remedy
-    yield subject.kind.lower() if len(subject.kind) < _COLUMN else "object", f"{name}{whose}"
-    if report.pods:
-        yield "pods", ", ".join(f"{count} {token}" for token, count in report.pods.items())
-    yield from _format_admission(report)
+    yield from _format_subject(report)
+    if report.admission is not None or not report.templates:
+        yield from _format_admission(report)
     yield from _format_slot(report)
     if with_rules:
         for finding in report.rules:
@@ -102,6 +97,25 @@ def list_parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]
         yield from _format_start(report.start)
     for what, reason in report.unread.items():
         yield "not read", describe_unread(what, reason)
+
+
+def _format_subject(report: Report) -> Iterator[tuple[str, str]]:
+    subject = report.subject
+    whose = f", of {' of '.join((subject.owner, *subject.owners))}" if subject.owner else ""
+    name = f"{subject.kind} {subject.namespace}/{subject.name}"
+    if report.remedy:
+        yield "remedy", report.remedy
+    yield subject.kind.lower() if len(subject.kind) < _COLUMN else "object", f"{name}{whose}"
+    if report.pods:
+        yield "pods", ", ".join(f"{count} {token}" for token, count in report.pods.items())
+    for template in report.templates:
+        yield "template", _format_template(template)
+
+
+def _format_template(template: TemplateReport) -> str:
+    service = f", service {template.service}" if template.service else ""
+    message = f": {template.message}" if template.message else ""
+    return f"{template.place}: {template.decision}{service} by the policy in force{message}"
 
 
 def describe_unread(what: str, reason: str) -> str:

@@ -136,9 +136,9 @@ async def _find_records_query(port: ReadablePort, target: ExplainTarget) -> Mapp
     """Return what to ask the decision port; empty if no record is of a controller that the workload has made."""
     if target.uid:
         return {"uid": target.uid}
-    if target.kind is None:
+    if target.is_pod:
         return {"namespace": target.namespace, "name": target.name}
-    if not target.kind.makes:
+    if target.kind is None or not target.kind.makes:
         return {"namespace": target.namespace, "owner": target.name}
     query = urlencode({"namespace": target.namespace, "limit": _OWNERS_MAX})
     records = msgspec.json.decode(await port.get(f"/api/v1/decisions?{query}"), type=RecordPage).decisions

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis.objects import (
+    CustomOwner,
     ReportedEvent,
     ReportedMaker,
     ReportedNamespace,
@@ -13,6 +15,7 @@ from webhook.core.diagnosis.objects import (
     ReportedPod,
 )
 from webhook.core.diagnosis.report import VariantReport
+from webhook.core.kubernetes.api_groups import CustomKind
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
@@ -60,6 +63,17 @@ class PodFacts:
     """Its place in the queue, as the leader knows it."""
     scheduled: SchedulingRecord | None = None
     """The extender's record of it."""
+    owners: tuple[str, ...] = ()
+    """What owns its controller, as KIND/NAME, the nearest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class CustomFacts:
+    """An object of a custom kind. `owners`: the object and those of its API group that it owns."""
+
+    kind: CustomKind
+    document: Mapping[str, Any]
+    owners: tuple[CustomOwner, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +89,5 @@ class WorkloadFacts:
     records: tuple[DecisionRecord, ...] = ()
     maker: ReportedMaker | None = None
     """The workload itself if it makes the controllers: a Deployment or a CronJob."""
+    custom: CustomFacts | None = None
+    """The workload itself if it is of a custom kind."""

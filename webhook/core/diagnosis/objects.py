@@ -155,6 +155,18 @@ class ReportedOwner(Struct, frozen=True):
         return any(condition.type in ends and condition.status == "True" for condition in self.status.conditions or ())
 
 
+class CustomOwner(ReportedOwner, frozen=True):
+    """An object of a custom kind, whose controller may create Pods itself. How many it wants is not known."""
+
+    @property
+    def wanted(self) -> int:
+        return 0
+
+    @property
+    def present(self) -> int:
+        return 0
+
+
 class MakerSpec(Struct, frozen=True, rename="camel"):
     """What holds a Deployment (`paused`) or a CronJob (the others)."""
 

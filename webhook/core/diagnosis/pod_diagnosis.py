@@ -164,7 +164,7 @@ def _diagnose_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, 
     report = Report(
         token,
         summary,
-        ReportSubject("Pod", facts.namespace, pod.metadata.name, pod.metadata.uid, owner),
+        ReportSubject("Pod", facts.namespace, pod.metadata.name, pod.metadata.uid, owner, facts.owners),
         remedy,
         admission=admission,
         gates=list_gates(pod),

@@ -66,6 +66,16 @@ def find_refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> Creat
     return parse_failure(newest.at, newest.message or "")
 
 
+def find_custom_refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFailure | None:
+    """Return the newest refusal of a Pod that the controller of a custom kind reports; None if it reports none."""
+    told = [event for event in events if event.involved_object.uid == owner.metadata.uid and event.type == "Warning"]
+    for event in sorted(told, key=lambda event: event.at, reverse=True):
+        found = parse_failure(event.at, event.message or "")
+        if found.webhook or (event.reason or "").startswith("FailedCreate"):
+            return found
+    return None
+
+
 def parse_failure(at: str, message: str) -> CreateFailure:
     """Return what a controller reports about a Pod that it could not create."""
     found, named = _DENIED.search(message), _NAMED.search(message)

@@ -66,6 +66,8 @@ class ReportSubject(Struct, frozen=True, rename="camel", omit_defaults=True):
     uid: str = ""
     owner: str = ""
     """Its controller, as KIND/NAME."""
+    owners: tuple[str, ...] = ()
+    """The objects that own this controller, the nearest first."""
 
 
 class AdmissionReport(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -123,6 +125,16 @@ class VariantReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     has_breaker: bool = True
     of_candidate: bool = False
     """Only the candidate of a canary has it."""
+
+
+class TemplateReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One Pod template of an object of a custom kind, as the policy in force judges it."""
+
+    place: str
+    decision: str
+    service: str = ""
+    codes: tuple[str, ...] = ()
+    message: str = ""
 
 
 class RewrittenField(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -197,6 +209,8 @@ class Report(Struct, frozen=True, rename="camel", omit_defaults=True):
     pods: dict[str, int] = {}
     """Of a workload: the number of its Pods by token."""
     admission: AdmissionReport | None = None
+    templates: tuple[TemplateReport, ...] = ()
+    """Of an object of a custom kind, if the policy knows where it has Pod templates."""
     slot: SlotReport | None = None
     shares: tuple[VariantReport, ...] = ()
     """The variants of its service now, if it has a slot and a server was asked."""

@@ -8,11 +8,18 @@ from msgspec.structs import replace
 
 from webhook.core.admission.decision import Verdict
 from webhook.core.admission.denials import format_utc
+from webhook.core.diagnosis.custom_workload import explain_custom_absence, judge_templates
 from webhook.core.diagnosis.denial_causes import explain_other_denial
 from webhook.core.diagnosis.facts import PodFacts, Surroundings, WorkloadFacts
 from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
 from webhook.core.diagnosis.pod_diagnosis import choose_denial_token, diagnose
-from webhook.core.diagnosis.refusals import CreateFailure, find_newest_record, find_refusal, is_over
+from webhook.core.diagnosis.refusals import (
+    CreateFailure,
+    find_custom_refusal,
+    find_newest_record,
+    find_refusal,
+    is_over,
+)
 from webhook.core.diagnosis.report import AdmissionReport, Fate, Report, ReportSubject
 from webhook.core.diagnosis.workload_causes import explain_absence, explain_unreadable, find_hold
 from webhook.core.pods.ownership import parse_moment_us
@@ -26,6 +33,13 @@ _AGED_US = 60_000_000
 
 def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | None:
     """Return the report on a workload; None if neither the cluster nor a record knows it."""
+    report = _diagnose(facts, around)
+    if report is None or facts.custom is None:
+        return report
+    return replace(report, templates=judge_templates(facts.custom, facts.namespace, around))
+
+
+def _diagnose(facts: WorkloadFacts, around: Surroundings) -> Report | None:
     pods = [
         (report, pod_facts)
         for pod_facts in facts.pods
@@ -33,7 +47,7 @@ def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | No
     ]
     reports = [report for report, _ in pods]
     refused, missing = _report_refused(facts, around)
-    if facts.maker is None and not facts.owners and not reports and refused is None:
+    if facts.maker is None and facts.custom is None and not facts.owners and not reports and refused is None:
         return None
     wanted = sum(owner.wanted for owner in facts.owners)
     counts = Counter(str(report.token) for report in reports)
@@ -44,6 +58,8 @@ def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | No
     worst = whole or worst
     subject = ReportSubject(facts.kind, facts.namespace, facts.name)
     held = find_hold(facts, around)
+    if worst is None and held is None and facts.custom is not None and not facts.owners:
+        return explain_custom_absence(facts, facts.custom, around, subject)
     if worst is None:
         token, text, remedy = held or explain_unreadable(facts, around) or explain_absence(facts)
         return Report(token, text, subject, remedy, unread=dict(around.unread))
@@ -90,12 +106,26 @@ def _get_severity(report: Report) -> int:
 def _report_refused(facts: WorkloadFacts, around: Surroundings) -> tuple[Report | None, int]:
     """Return the report on the newest refused Pod, and how many Pods are missing; without the cluster 0."""
     if not facts.owners:
-        return _report_newest(facts, around), 0
+        newest = None if facts.custom is not None else _report_newest(facts, around)
+        return (newest, 0) if newest is not None else _report_custom_refusal(facts, around)
     for owner in facts.owners:
         missing = owner.wanted - owner.present
         report = _report_owner_refusal(facts, owner, around) if missing > 0 else None
         if report is not None:
             return _add_age(report, owner, around.now_us), missing
+    return _report_custom_refusal(facts, around)
+
+
+def _report_custom_refusal(facts: WorkloadFacts, around: Surroundings) -> tuple[Report | None, int]:
+    """Return why the controller of a custom kind could not create its last Pod; how many it misses is not known."""
+    for owner in () if facts.custom is None else facts.custom.owners:
+        of_owner, found = _select_owner_facts(facts, owner), find_custom_refusal(owner, facts.events)
+        if found is None or is_over(found, owner, of_owner, around):
+            report = _report_by_records(of_owner, around)
+        else:
+            report = _report_by_refusal(facts, owner, found, around)
+        if report is not None:
+            return _add_age(report, owner, around.now_us), 1
     return None, 0
 
 

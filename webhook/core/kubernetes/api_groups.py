@@ -1,5 +1,7 @@
 """API groups of Kubernetes itself, and the names of resources."""
 
+from typing import NamedTuple
+
 _WITH_A_DOT = frozenset(
     f"{group}.k8s.io"
     for group in (
@@ -39,3 +41,17 @@ def guess_resource(kind: str) -> str:
     if singular.endswith(("s", "x", "z", "ch", "sh")):
         return f"{singular}es"
     return f"{singular[:-1]}ies" if singular.endswith("y") and singular[-2:-1] not in _VOWELS else f"{singular}s"
+
+
+class CustomKind(NamedTuple):
+    """A kind that is not Kubernetes' own, as the API server serves it."""
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+
+    @property
+    def shown(self) -> str:
+        """The kind as kubectl writes it before a name."""
+        return f"{self.kind.lower()}.{self.group}"

@@ -1,6 +1,7 @@
 """Facts for `podgate check` and `podgate explain`, read from the API server with the user's own permissions."""
 
 from webhook.adapters.kubernetes.api.requests import ApiError, UnreachedError
+from webhook.adapters.kubernetes.cluster_facts.custom_objects import CustomObjectReader
 from webhook.adapters.kubernetes.cluster_facts.pods import PodReader
 from webhook.adapters.kubernetes.cluster_facts.probing import (
     count_fail_open,
@@ -25,6 +26,7 @@ __all__ = [
     "SECRETS",
     "SERVING",
     "ApiError",
+    "CustomObjectReader",
     "PodReader",
     "Reading",
     "UnreachedError",

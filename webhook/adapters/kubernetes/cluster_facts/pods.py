@@ -44,10 +44,10 @@ class PodReader:
         return f"/api/v1/namespaces/{self.namespace}" if self.namespace else "/api/v1"
 
     async def pod(self, name: str) -> ReportedPod | None:
-        return await self._get(f"{self._core}/pods/{name}", ReportedPod, f"pod {name}")
+        return await self.read_object(f"{self._core}/pods/{name}", ReportedPod, f"pod {name}")
 
     async def pods(self) -> tuple[ReportedPod, ...] | None:
-        return await self._list(f"{self._core}/pods", ReportedPod, "pods")
+        return await self.read_list(f"{self._core}/pods", ReportedPod, "pods")
 
     async def find_by_uid(self, uid: str, namespace: str) -> ReportedPod | None:
         """Return a Pod, and read its namespace from then on; `namespace` is "" if it is not known."""
@@ -58,7 +58,7 @@ class PodReader:
         return found
 
     async def events(self) -> tuple[ReportedEvent, ...]:
-        return await self._list(f"{self._core}/events", ReportedEvent, "events") or ()
+        return await self.read_list(f"{self._core}/events", ReportedEvent, "events") or ()
 
     async def list_events_of_pod(self, pod: str, uid: str = "") -> tuple[ReportedEvent, ...]:
         """Return the Events about the Pods of a name, or of one of them."""
@@ -66,10 +66,10 @@ class PodReader:
         fields = (
             ("fieldSelector", ",".join(f"involvedObject.{key}={value}" for key, value in selected.items() if value)),
         )
-        return await self._list(f"{self._core}/events", ReportedEvent, "events", fields) or ()
+        return await self.read_list(f"{self._core}/events", ReportedEvent, "events", fields) or ()
 
     async def nodes(self) -> tuple[ReportedNode, ...] | None:
-        return await self._list("/api/v1/nodes", ReportedNode, "nodes")
+        return await self.read_list("/api/v1/nodes", ReportedNode, "nodes")
 
     async def hosts(
         self, names: Collection[str], listed: Sequence[ReportedNode] | None
@@ -81,7 +81,7 @@ class PodReader:
         if listed is not None:
             by_name = {node.metadata.name: node for node in listed}
             return {name: by_name.get(name) for name in names}
-        reads = (self._get(f"/api/v1/nodes/{name}", ReportedNode, f"node {name}") for name in names)
+        reads = (self.read_object(f"/api/v1/nodes/{name}", ReportedNode, f"node {name}") for name in names)
         found = await asyncio.gather(*reads)
         is_unread = any(f"node {name}" in self.reading.unread for name in names)
         return None if is_unread else dict(zip(names, found, strict=True))
@@ -89,12 +89,12 @@ class PodReader:
     async def read_namespace(self) -> ReportedNamespace | None:
         if not self.namespace:
             return None
-        return await self._get(self._core, ReportedNamespace, f"namespace {self.namespace}")
+        return await self.read_object(self._core, ReportedNamespace, f"namespace {self.namespace}")
 
     async def policy(self, name: str = NAME) -> ConfigMap | None:
         """Return the ConfigMap of the policy in force, or another one with a policy."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
-        found = await self._get(path, ConfigMap, f"configmap {name} in {NAMESPACE}")
+        found = await self.read_object(path, ConfigMap, f"configmap {name} in {NAMESPACE}")
         if found is None or name != NAME:
             return found
         try:
@@ -111,9 +111,9 @@ class PodReader:
         """
         what = f"{kind.shown} {name}"
         if not kind.makes:
-            owner = await self._get(f"{self._build_path(kind)}/{name}", ReportedOwner, what)
+            owner = await self.read_object(f"{self.build_path(kind)}/{name}", ReportedOwner, what)
             return None, () if owner is None else (msgspec.structs.replace(owner, kind=kind.kind),)
-        maker = await self._get(f"{self._build_path(kind)}/{name}", ReportedMaker, what)
+        maker = await self.read_object(f"{self.build_path(kind)}/{name}", ReportedMaker, what)
         if maker is None:
             return None, ()
         owned = await self._list_owned(_KINDS[kind.makes], maker.metadata.uid)
@@ -123,18 +123,20 @@ class PodReader:
 
     async def _list_owned(self, kind: WorkloadKind, uid: str) -> tuple[ReportedOwner, ...]:
         """Return the controllers of a kind that an object owns, such as the ReplicaSets of a Deployment."""
-        found = await self._list(self._build_path(kind), ReportedOwner, kind.resource) or ()
+        found = await self.read_list(self.build_path(kind), ReportedOwner, kind.resource) or ()
         return tuple(
             msgspec.structs.replace(controller, kind=kind.kind)
             for controller in found
             if any(owner.uid == uid for owner in controller.metadata.owner_references or ())
         )
 
-    def _build_path(self, kind: WorkloadKind) -> str:
+    def build_path(self, kind: WorkloadKind) -> str:
+        """Return the path of the objects of a kind in the namespace."""
         group = f"/apis/{kind.group}/v1" if kind.group else "/api/v1"
         return f"{group}/namespaces/{self.namespace}/{kind.resource}"
 
-    async def _get(self, path: str, kind: type[T], what: str) -> T | None:
+    async def read_object(self, path: str, kind: type[T], what: str) -> T | None:
+        """Return one object, None if it does not exist or cannot be read; `what` names it in `reading.unread`."""
         try:
             body = await send_request(self._client, "GET", path, SECONDS)
             found, lost = decode_fields(body, kind)
@@ -148,9 +150,10 @@ class PodReader:
             return found
         return None
 
-    async def _list(
+    async def read_list(
         self, path: str, kind: Any, what: str, query: Sequence[tuple[str, str]] = ()
     ) -> tuple[Any, ...] | None:
+        """Return the objects of a path, None if they cannot be read; `what` names them in `reading.unread`."""
         try:
             body = await send_request(self._client, "GET", path, SECONDS, (("limit", _OBJECTS_MAX), *query))
             listed, lost = decode_items(body, kind)
