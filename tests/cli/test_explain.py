@@ -85,6 +85,12 @@ def test_workload_is_known_by_the_newest_of_its_pods() -> None:
     assert document["quota"][0]["freeAt"] in document["summary"]
 
 
+def test_an_object_of_a_custom_kind_without_records_is_exit_4() -> None:
+    done = explain("jobset/web")
+    assert done.code == 4
+    assert "nothing is known of jobset.jobset.x-k8s.io shop/web" in done.err
+
+
 def test_uid_is_enough() -> None:
     assert yaml.safe_load(explain(UID, "-o", "yaml").out)["token"] == "Admitted"
 

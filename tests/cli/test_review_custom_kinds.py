@@ -252,6 +252,24 @@ def test_a_policy_test_reads_custom_kinds_as_its_policy_says() -> None:
     assert (begun.code, begun.out.count("decision: Deny")) == (0, 1), begun.err
 
 
+def test_a_review_of_an_object_is_answered_with_the_warnings_of_a_server() -> None:
+    Path("policy.yaml").write_text(POLICY.replace("services:", f"workloads:\n{TRAIN}\nservices:"))
+    workers = [{"template": template()}, {"template": {"spec": {**template()["spec"], "nodeSelector": {"disk": "x"}}}}]
+    request = {
+        "uid": "r1",
+        "operation": "CREATE",
+        "namespace": "ml",
+        "resource": {"group": "example.com", "version": "v1", "resource": "trains"},
+        "object": make("example.com/v1", "Train", {"workers": workers}, name="t"),
+    }
+    asked = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    (line,) = review(asked)
+    assert (line["decision"], line["service"]) == ("Admit", "batch")
+    (warning,) = line["warnings"]
+    assert warning.startswith("PlacementConflict: Pods of train.example.com/t will be denied: service batch: ")
+    assert warning.endswith(" (spec.workers.1.template)")
+
+
 def test_a_leader_worker_set_that_cannot_gather_is_denied() -> None:
     spec = {"leaderWorkerTemplate": {"size": 2, "workerTemplate": template()}}
     written = make("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec, name="train")

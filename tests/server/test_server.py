@@ -190,6 +190,21 @@ async def test_a_dry_run_charges_nothing_and_a_repeated_uid_is_charged_once(serv
     assert await server.metric('podgate_quota_used{resource="pods",service="payment-api",window="1h"}') == 1
 
 
+async def test_the_author_of_a_job_set_is_warned_and_nothing_is_charged(server: Serving) -> None:
+    template = {"spec": {"schedulerName": "theirs", "containers": [{"name": "c", "image": "i"}]}}
+    jobs = [{"name": "workers", "template": {"spec": {"template": template}}}]
+    job_set = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "mnist"}}
+    resource = {"group": "jobset.x-k8s.io", "version": "v1alpha2", "resource": "jobsets"}
+    asked = review(namespace="payments", resource=resource, object={**job_set, "spec": {"replicatedJobs": jobs}})
+    status, text = await server.post("/validate", body(asked))
+    response = json.loads(text)["response"]
+    assert (status, response["allowed"]) == (200, True)
+    assert [warning.partition(": service")[0] for warning in response["warnings"]] == [
+        "PlacementConflict: Pods of jobset.jobset.x-k8s.io/mnist will be denied"
+    ]
+    await server.wait_for_metric('podgate_workload_warnings_total{code="PlacementConflict",service="payment-api"}', 1)
+
+
 async def test_policy_change_applies_to_the_next_pod_and_an_invalid_one_never(server: Serving) -> None:
     loads = 'podgate_policy_reloads_total{result="success"}'
     failures = 'podgate_policy_reloads_total{result="failure"}'

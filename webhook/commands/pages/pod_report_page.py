@@ -109,12 +109,12 @@ def _format_subject(report: Report) -> Iterator[tuple[str, str]]:
     if report.pods:
         yield "pods", ", ".join(f"{count} {token}" for token, count in report.pods.items())
     for template in report.templates:
-        yield "template", _format_template(template)
+        yield "template", _format_template(template, report.summary)
 
 
-def _format_template(template: TemplateReport) -> str:
+def _format_template(template: TemplateReport, summary: str) -> str:
     service = f", service {template.service}" if template.service else ""
-    message = f": {template.message}" if template.message else ""
+    message = f": {template.message}" if template.message and template.message not in summary else ""
     return f"{template.place}: {template.decision}{service} by the policy in force{message}"
 
 
