@@ -41,6 +41,8 @@ GUARANTEES = PoolGuarantees(
         (1, "pods"): (("payment-api", 2),),
         (64, "pods"): (("payment-api", 2), ("web", 1)),
         (64, "requests.memory"): (("web", 60),),
+        (0, "pods"): (("payment-api", 1), ("web", 1)),
+        (0, "requests.cpu"): (("web", 300),),
     }
 )
 
@@ -53,6 +55,13 @@ def guaranteed_pool(service: str) -> PoolPlan:
 def live(**hard: int) -> WindowPlan:
     """Return limits on the live Pods of a pool."""
     return replace(window(0, **hard), name=STANDING_WINDOW)
+
+
+def bind_standing(pool: PoolPlan, service: str) -> PoolPlan:
+    """Return a pool as it is for one of its members, with guarantees in its limits on live Pods alone, or in all."""
+    assert pool.standing is not None
+    windows = tuple(GUARANTEES.bind(shared, service) for shared in pool.windows)
+    return PoolPlan(pool.name, windows if service != "free" else pool.windows, GUARANTEES.bind(pool.standing, service))
 
 
 STANDING_POOL = PoolPlan("shared", POOL.windows, live(pods=3, cpu=600, memory=100))
@@ -109,6 +118,15 @@ PLANS = (
     ),
     plan_of(service="batch", tag="shared", pool=PoolPlan("shared", (), live(cpu=300, pods=2)), quota_mode=Mode.AUDIT),
     plan_of(service="batch", tag="shared", pool=PoolPlan("shared", (), live(pods=2)), fleet=True),
+    *(
+        replace(SMALL, service=service, tag="shared", per_namespace=per_namespace, pool=pool)
+        for service, per_namespace, windows in (
+            ("payment-api", False, POOL.windows),
+            ("web", True, ()),
+            ("free", False, POOL.windows),
+        )
+        for pool in (bind_standing(PoolPlan("shared", windows, STANDING_POOL.standing), service),)
+    ),
 )
 
 LIVE_PLANS = tuple(number for number, plan in enumerate(PLANS) if plan.limits_live_pods)

@@ -144,7 +144,7 @@ class RedisStore:
             breaker=codec.decode_view(found.view),
             pool=codec.decode_pool_uses(plan, found.pool, found.guarantees),
             is_standing_known=found.is_standing_known,
-            is_pool_standing_known=found.is_pool_standing_known,
+            is_pool_standing_known=found.is_pool_standing_known if plan.pool_standing is not None else None,
         )
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:

@@ -187,7 +187,7 @@ def snapshot(state: TagState, plan: CounterPlan, reading_us: int, namespace: str
         view,
         pool,
         is_known,
-        is_pool_standing_known=plan.pool_standing is not None and state.live_pods.is_pool_known(plan, now_us),
+        is_pool_standing_known=state.live_pods.is_pool_known(plan, now_us) if plan.pool_standing is not None else None,
     )
 
 

@@ -92,12 +92,6 @@ class Window(Struct, frozen=True):
     hard: Hard
 
 
-class Guaranteed(Struct, frozen=True):
-    """The part of its pool's limits that is kept for a service: `hard` in windows that the pool has."""
-
-    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"minItems": 1, "maxItems": WINDOWS_MAX})]
-
-
 class StandingQuota(Struct, frozen=True):
     """Limit on live Pods at one time; `surge` is headroom above `hard` for a rollout."""
 
@@ -106,9 +100,16 @@ class StandingQuota(Struct, frozen=True):
 
 
 class PoolStanding(Struct, frozen=True):
-    """Limit on the live Pods of a pool's members together, at one time."""
+    """Limit on the live Pods of a pool's members together, at one time; or what of it is kept for one of them."""
 
     hard: Hard
+
+
+class Guaranteed(Struct, frozen=True):
+    """The part of its pool's limits that is kept for a service: in windows that the pool has, and of live Pods."""
+
+    windows: Annotated[tuple[Window, ...], Meta(extra_json_schema={"maxItems": WINDOWS_MAX})] = ()
+    standing: PoolStanding | None = None
 
 
 class Day(Choice):

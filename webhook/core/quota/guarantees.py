@@ -1,7 +1,8 @@
 """Guarantees in a pool: the part of each of its limits that is kept for a service. Why so: docs/design/guarantees.md.
 
 Of each limit a member may use its own guarantee, and of the rest what the guarantees of the others leave. The use of a
-member with a guarantee is counted beside the pool's, in the same buckets, under a name of its own.
+member with a guarantee is counted beside the pool's, in the same buckets, under a name of its own; so is that of its
+live Pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from webhook.core.policy.model import Service
-from webhook.core.policy_fields import Window
+from webhook.core.policy_fields import Guaranteed, Window
 from webhook.core.quota.amounts import Cost, canonicalize, convert_amount
 from webhook.core.quota.windows import Limit, LimitGuarantees, WindowPlan
 
 _GuaranteesByLimit = Mapping[tuple[int, str], tuple[tuple[str, int], ...]]
-"""By the seconds of a window and its resource: each service with a guarantee, and the amount."""
+"""By the seconds of a window and its resource: each service with a guarantee, and the amount. 0: of live Pods."""
 
 
 def build_counter_name(resource: str, service: str) -> str:
@@ -68,11 +69,19 @@ def group_guarantees(services: Iterable[Service]) -> dict[str, PoolGuarantees]:
     for service in services:
         if service.pool is not None and service.guaranteed is not None:
             limits = found.setdefault(service.pool, {})
-            for key, amount in list_guaranteed_amounts(service.guaranteed.windows):
+            for key, amount in _list_amounts(service.guaranteed):
                 limits.setdefault(key, []).append((service.name, amount))
     return {
         pool: PoolGuarantees({key: tuple(listed) for key, listed in limits.items()}) for pool, limits in found.items()
     }
+
+
+def _list_amounts(guaranteed: Guaranteed) -> Iterable[tuple[tuple[int, str], int]]:
+    """Yield each guaranteed amount, by seconds and canonical resource; of live Pods by 0 seconds."""
+    yield from list_guaranteed_amounts(guaranteed.windows)
+    if guaranteed.standing is not None:
+        for resource, quantity in guaranteed.standing.hard.items():
+            yield (0, canonicalize(resource)), convert_amount(resource, quantity.value)
 
 
 def list_guaranteed_amounts(windows: Iterable[Window]) -> Iterable[tuple[tuple[int, str], int]]:

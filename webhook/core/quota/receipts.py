@@ -193,8 +193,8 @@ class ServiceSnapshot(Struct, frozen=True):
     """Read-only state of a service: `uses` by namespace or team ("" where it counts as one), and those of its pool.
 
     `is_standing_known`: the cluster's Pods have been listed, and limits on live Pods are enforced;
-    `is_pool_standing_known`: so are those of its pool. If not `has_usage`, the store gave no answer: only the breaker
-    is present, as last known.
+    `is_pool_standing_known`: so are those of its pool, None if it has none. If not `has_usage`, the store gave no
+    answer: only the breaker is present, as last known.
     """
 
     at_us: int
@@ -203,4 +203,4 @@ class ServiceSnapshot(Struct, frozen=True):
     pool: tuple[Use, ...] = ()
     is_standing_known: bool = False
     has_usage: bool = True
-    is_pool_standing_known: bool = False
+    is_pool_standing_known: bool | None = None

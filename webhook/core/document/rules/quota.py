@@ -15,6 +15,7 @@ _LIMITED = (
     ("services", "*", "quota", "windows", "*", "hard"),
     ("services", "*", "quota", "standing", "hard"),
     ("services", "*", "guaranteed", "windows", "*", "hard"),
+    ("services", "*", "guaranteed", "standing", "hard"),
     ("services", "*", "quota", "schedules", "*", "hard"),
     ("services", "*", "quota", "schedules", "*", "windows", "*", "hard"),
     ("services", "*", "quota", "schedules", "*", "standing", "hard"),
