@@ -196,6 +196,7 @@ def record_all(metrics: Metrics) -> None:
     metrics.ledger.count_late_raise("payment-api")
     metrics.ledger.count_ignored_label()
     metrics.ledger.set_drift("payment-api", 4)
+    metrics.ledger.set_pool_drift({"prod": 3})
     metrics.ledger.set_watched(12)
     record_queue(metrics)
     metrics.outcomes.on_outcomes_counted("payment-api", "Pushed", "error", 40)
@@ -218,6 +219,7 @@ def record_all(metrics: Metrics) -> None:
             "ledger": replace(
                 look(Use("24h", "pods", 7, 10), namespace="red"),
                 pool=(make_pool_use(300, GuaranteeUse(2000, 250, 0)),),
+                is_pool_standing_known=True,
             ),
         },
         Guarded(1, 3),
@@ -316,6 +318,8 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         f'podgate_quota_limit{{namespace="",resource="pods",{pay},team="",window="standing"}}': 200,
         'podgate_quota_limit{namespace="",resource="pods",service="ledger",team="red",window="24h"}': 10,
         f"podgate_standing_enforced{{{pay}}}": 0,
+        'podgate_pool_standing_enforced{pool="prod"}': 1,
+        'podgate_pool_standing_drift{pool="prod"}': 3,
         f'podgate_quota_denied_total{{of="service",resource="pods",{pay},window="1m"}}': 1,
         f'podgate_quota_denied_total{{of="pool",resource="cpu",{pay},window="1m"}}': 1,
         'podgate_pool_used{pool="prod",resource="cpu",window="1m"}': 0.3,
@@ -686,6 +690,18 @@ def test_kept_service_keeps_its_counts(metrics: Metrics) -> None:
     assert list(series(metrics, "podgate_reviews_total").values()) == [1]
 
 
+def test_standing_enforced_is_shown_for_pools_with_live_pod_limits(metrics: Metrics) -> None:
+    live = replace(look(), pool=(replace(make_pool_use(3), window="standing"),))
+    for late, is_known in enumerate((True, False)):
+        at_us = AT_US + late
+        metrics.update({"web": look(), "payment-api": replace(live, at_us=at_us, is_pool_standing_known=is_known)})
+        assert list(series(metrics, "podgate_pool_standing_enforced").values()) == [is_known]
+    metrics.ledger.set_pool_drift({"prod": 2})
+    assert list(series(metrics, "podgate_pool_standing_drift").values()) == [2]
+    metrics.ledger.set_watched(None)
+    assert not series(metrics, "podgate_pool_standing_drift")
+
+
 def test_service_without_a_snapshot_has_no_gauges(metrics: Metrics) -> None:
     metrics.update({"payment-api": look(Use("1m", "pods", 1, 50), state=State.CLOSED)})
     metrics.update({})
@@ -957,6 +973,7 @@ async def test_memory_store_receipts_count_each_probe_once(metrics: Metrics) -> 
 def test_former_leader_exports_no_pods_and_a_removed_service_no_drift(metrics: Metrics) -> None:
     metrics.ledger.set_watched(12)
     metrics.ledger.set_drift("payment-api", 4)
+    metrics.ledger.set_pool_drift({"prod": 3})
     metrics.ledger.set_drift("ledger", 0)
     metrics.on_policy_loaded(policy("ledger"))
     assert series(metrics, "podgate_standing_drift") == {'podgate_standing_drift{service="ledger"}': 0}

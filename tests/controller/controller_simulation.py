@@ -179,6 +179,9 @@ _CALLS = frozenset(
         "list_scopes",
         "list_live",
         "mark_complete",
+        "list_pool_live",
+        "mark_pool_complete",
+        "drop_pool_pods",
         "reset",
         "record_starts",
         "suppress_quota_events",
@@ -209,6 +212,7 @@ class RecordedReports:
     raised: Counter[str] = field(default_factory=Counter)
     ignored: int = 0
     drift: dict[str, int] = field(default_factory=dict)
+    pool_drift: dict[str, int] = field(default_factory=dict)
     watched: int = 0
     started: Counter[tuple[str, str]] = field(default_factory=Counter)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -229,6 +233,7 @@ class RecordedReports:
             on_raised=lambda service: self.raised.update([service]),
             on_label_ignored=count_ignored,
             on_drift=self.drift.__setitem__,
+            on_pool_drift=self.pool_drift.update,
             on_watched=set_watched,
             on_started=lambda service, result: self.started.update([(service, result)]),
             on_start_dropped=lambda service, reason: self.dropped.update([(service, reason)]),

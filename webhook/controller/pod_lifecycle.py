@@ -238,6 +238,6 @@ class PodTracker:
         plan = self.compiled.plans.get(found.service) if self.compiled is not None else None
         if plan is None:
             return
-        is_due = plan.standing is not None or found.is_young(plan, self._clock.now_us())
+        is_due = plan.limits_live_pods or found.is_young(plan, self._clock.now_us())
         if is_due or self.pending.holds(found.service, uid):
             self.enqueue(uid, found)

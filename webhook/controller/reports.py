@@ -1,6 +1,6 @@
 """Callbacks for the controller's findings, and its intervals and bounds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from webhook.core.breaker import Transition
@@ -15,7 +15,7 @@ OVERFLOW = "overflow"
 
 @dataclass(frozen=True, slots=True)
 class ControllerReports:
-    """Callbacks, each for one event, except `on_drift` and `on_watched`, which report a current value."""
+    """Callbacks, each for one event, except `on_drift`, `on_pool_drift` and `on_watched`, which report a value."""
 
     on_refunded: Callable[[str, UnseenPod, str], None]
     """A charged Pod of the service was refunded; the cause is `NEVER_CREATED` or `NAME_TAKEN`."""
@@ -29,6 +29,8 @@ class ControllerReports:
     """A Pod's service label was ignored: the policy does not assign it to that service."""
     on_drift: Callable[[str, int], None]
     """Number of live Pods of the service in which the store differed from the cluster."""
+    on_pool_drift: Callable[[Mapping[str, int]], None]
+    """By pool: number of live Pods in which the store differed from the cluster."""
     on_watched: Callable[[int], None]
     """Number of Pods of all services."""
     on_started: Callable[[str, str], None]

@@ -81,7 +81,7 @@ class ReplayController:
         await self._tracker.on_list_complete()
         await self._send()
         for _ in range(2):  # the watch of a replay has no lag: correct a surplus at once
-            await self._while_sending(lambda: self._drift_repair.repair(self._drift_repair.list_plans()))
+            await self._while_sending(self._drift_repair.repair_all)
 
     async def _send(self) -> None:
         if self._is_down():
@@ -111,6 +111,7 @@ class ReplayController:
             on_raised=_ignore,
             on_label_ignored=_ignore,
             on_drift=_ignore,
+            on_pool_drift=_ignore,
             on_watched=_ignore,
             on_started=_ignore,
             on_start_dropped=on_start_dropped,

@@ -76,7 +76,8 @@ QUOTA_DENIED = _counter(
     "quota_denied_total", "service resource window of", "Pods denied because this limit was reached."
 )
 STANDING_ENFORCED = _gauge("standing_enforced", "service", "1 while limits on live Pods are enforced, else 0.")
-POOL_USED = _gauge("pool_used", "pool resource window", "Amount charged by all members within the trailing window.")
+POOL_STANDING_ENFORCED = _gauge("pool_standing_enforced", "pool", "1 while a pool's live Pods are limited, else 0.")
+POOL_USED = _gauge("pool_used", "pool resource window", "What its members use of a window, or of its live Pods.")
 POOL_LIMIT = _gauge("pool_limit", "pool resource window", "The pool's hard limit in force.")
 GUARANTEED_LIMIT = _gauge("guaranteed_limit", "service resource window", "What its pool guarantees to the service.")
 GUARANTEED_USED = _gauge("guaranteed_used", "service resource window", "What the service uses in such a limit.")
@@ -107,6 +108,7 @@ STANDING_DRIFT = _gauge(
     "service",
     "Live Pods that differed between the store and the cluster at the last comparison.",
 )
+POOL_STANDING_DRIFT = _gauge("pool_standing_drift", "pool", "Live Pods of a pool that differed at the last comparison.")
 WATCHED_PODS = _gauge("watched_pods", "", "Existing Pods that belong to services.")
 HELD_CONTROLLERS = _gauge("held_controllers", "service", "Controllers that lack Pods denied by quota or breaker.")
 PODS_WOKEN = _counter("pods_woken_total", "result", "Waiting Pods that an extender asked the leader to wake.")
@@ -272,7 +274,7 @@ FAMILIES = (
     *(REVIEWS, DURATION, STAGE_DURATION, CHARGE_DURATION, LAST_REVIEW, CALLS, IN_FLIGHT, REFUSED),
     *(FINDINGS, WOULD_DENY, WOULD_REWRITE, DEGRADED, WOULD_DEGRADE, EXEMPT, UNMATCHED, WORKLOADS, WORKLOAD_WARNINGS),
     *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, STANDING_ENFORCED, POOL_USED, POOL_LIMIT),
-    *(GUARANTEED_LIMIT, GUARANTEED_USED, UNJUDGED_PODS, UNCOUNTED),
+    *(GUARANTEED_LIMIT, GUARANTEED_USED, UNJUDGED_PODS, UNCOUNTED, POOL_STANDING_ENFORCED, POOL_STANDING_DRIFT),
     *(STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
     *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),
     *(REFUNDS, REFUNDS_UNPROVEN, CHARGED_AFTERWARDS, RAISED_AFTERWARDS, LABELS_IGNORED, STANDING_DRIFT, WATCHED_PODS),

@@ -24,6 +24,7 @@ class PodLedgerHealth:
         self.totals = (*charges, self._unjudged, self._labels, self._excused, self._woken, self._pods_woken)
         self._held: Mapping[str, int] = {}
         self._drift: dict[str, float] = {}
+        self._pool_drift: Mapping[str, int] = {}
         self._watched: int | None = None
 
     def count_refund(self, service: str, cause: str) -> None:
@@ -61,11 +62,15 @@ class PodLedgerHealth:
         # Replaced, never changed in place: a scrape may be reading it.
         self._drift = {**self._drift, service: float(count)}
 
+    def set_pool_drift(self, counts: Mapping[str, int]) -> None:
+        """Set by how many live Pods the store differed, by pool."""
+        self._pool_drift = counts
+
     def set_watched(self, count: int | None) -> None:
         """Set how many Pods of services exist; None if this process no longer watches them."""
         self._watched = count
         if count is None:
-            self._drift = {}
+            self._drift, self._pool_drift = {}, {}
 
     def keep(self, services: frozenset[str]) -> None:
         """Remove the gauges of services that are gone; `Metrics` handles the counters."""
@@ -75,6 +80,7 @@ class PodLedgerHealth:
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
         """Return the gauges with their series."""
         yield families.STANDING_DRIFT, [((service,), count) for service, count in self._drift.items()]
+        yield families.POOL_STANDING_DRIFT, [((pool,), float(count)) for pool, count in self._pool_drift.items()]
         yield families.HELD_CONTROLLERS, [((service,), float(count)) for service, count in self._held.items()]
         yield families.WATCHED_PODS, [] if self._watched is None else [((), float(self._watched))]
 

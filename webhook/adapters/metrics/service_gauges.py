@@ -64,6 +64,7 @@ class ServiceGauges:
         yield families.QUOTA_USED, used
         yield families.QUOTA_LIMIT, hard
         yield families.STANDING_ENFORCED, [((name,), float(known)) for name, known in self._live()]
+        yield families.POOL_STANDING_ENFORCED, [((pool,), float(known)) for pool, known in self._live_pools().items()]
         pools = self._pools()
         yield families.POOL_USED, [(labels, _base_units(use, use.used)) for labels, use in pools.items()]
         yield families.POOL_LIMIT, [(labels, _base_units(use, use.hard)) for labels, use in pools.items()]
@@ -118,6 +119,15 @@ class ServiceGauges:
                 use.of is Holder.STANDING for uses in snapshot.uses.values() for use in uses
             ):
                 yield name, snapshot.is_standing_known
+
+    def _live_pools(self) -> dict[str, bool]:
+        """Return the pools with limits on live Pods, and whether these are enforced, from the member read last."""
+        snapshots = sorted(self._snapshots.values(), key=lambda snapshot: snapshot.at_us)
+        return {
+            snapshot.pool[0].name: snapshot.is_pool_standing_known
+            for snapshot in snapshots
+            if snapshot.is_pool_standing_known is not None and snapshot.pool
+        }
 
     def _pools(self) -> dict[tuple[str, ...], Use]:
         """Return each limit of each pool once, from the member read last."""

@@ -228,6 +228,7 @@ class Telemetry:
             on_raised=ledger.count_late_raise,
             on_label_ignored=ledger.count_ignored_label,
             on_drift=ledger.set_drift,
+            on_pool_drift=ledger.set_pool_drift,
             on_watched=ledger.set_watched,
             on_started=lambda service, result: outcomes.on_outcomes_counted(service, OutcomeSource.POD_START, result),
             on_start_dropped=outcomes.on_outcomes_dropped,

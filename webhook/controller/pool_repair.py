@@ -1,0 +1,139 @@
+"""Repair of the live Pods of pools: compares those in the store with those of all members in the cluster."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from webhook.controller.pod_lifecycle import PodTracker
+from webhook.controller.reports import ControllerReports, ControllerTiming
+from webhook.controller.watched_live_pods import WatchedLivePods
+from webhook.core.pods.ownership import OwnedPod
+from webhook.core.quota import CounterPlan, PoolPod
+from webhook.errors import StoreUnavailableError
+from webhook.ports import Clock, PodLedger
+
+_SECOND_US = 1_000_000
+
+
+class LimitedPool(Struct, frozen=True):
+    """A pool with limits on live Pods, and the plans of its members by service."""
+
+    name: str
+    plans: dict[str, CounterPlan] = {}
+
+    @property
+    def plan(self) -> CounterPlan:
+        """The plan of any member: all have the same counters."""
+        return next(iter(self.plans.values()))
+
+
+class PoolRepair:
+    """Checks each pool with limits on live Pods, independently of the others.
+
+    A Pod that the store lacks, or counts for another service or without a limit or guarantee of today, is sent again.
+    """
+
+    def __init__(
+        self,
+        tracker: PodTracker,
+        watched: WatchedLivePods,
+        ledger: PodLedger,
+        clock: Clock,
+        reports: ControllerReports,
+        timing: ControllerTiming,
+    ) -> None:
+        self._tracker = tracker
+        self._watched = watched
+        self._ledger = ledger
+        self._clock = clock
+        self._reports = reports
+        self._timing = timing
+        self._suspects: dict[str, set[str]] = {}
+        """By pool: uids that the store had in the round before, and the cluster had not."""
+        self._repaired: dict[str, tuple[int | None, int]] = {}
+        """By pool: the list that it was compared with, and when it is due again."""
+        self._drift: dict[str, int] = {}
+
+    async def round(self, listed: int) -> None:
+        """Repair each pool that is due; `listed` is the turn after the newest complete list."""
+        pools = self.list_pools()
+        names = {pool.name for pool in pools}
+        self._repaired = {name: repaired for name, repaired in self._repaired.items() if name in names}
+        self._suspects = {name: uids for name, uids in self._suspects.items() if name in names}
+        self._drift = {name: count for name, count in self._drift.items() if name in names}
+        await self.repair(pool for pool in pools if self._is_due(pool, listed))
+        self._reports.on_pool_drift(dict(self._drift))
+
+    def list_pools(self) -> Sequence[LimitedPool]:
+        """Return the pools with limits on live Pods, with those members that count there."""
+        found: dict[str, LimitedPool] = {}
+        for plan in self._tracker.compiled.plans.values() if self._tracker.compiled is not None else ():
+            if plan.pool is not None and plan.pool_standing is not None:
+                found.setdefault(plan.pool.name, LimitedPool(plan.pool.name)).plans[plan.service] = plan
+        return list(found.values())
+
+    async def repair(self, pools: Iterable[LimitedPool]) -> None:
+        """Repair these pools, after a complete list. A surplus is corrected if the next repair finds it as well."""
+        for pool in pools:
+            listed, pause_seconds = self._tracker.listed_turn, self._timing.repair_seconds
+            try:
+                await self._repair_pool(pool)
+            except StoreUnavailableError:  # already reported
+                pause_seconds = self._timing.retry_seconds_max
+            self._repaired[pool.name] = listed, self._clock.now_us() + round(pause_seconds * _SECOND_US)
+
+    def _is_due(self, pool: LimitedPool, listed: int) -> bool:
+        before, due_us = self._repaired.get(pool.name, (None, 0))
+        is_new = before != listed and self._watched.is_sent(listed, pool.plans)
+        return is_new or (before is not None and self._clock.now_us() >= due_us)
+
+    async def _repair_pool(self, pool: LimitedPool) -> None:
+        of_members = self._watched.list_live(pool.plans)  # before the store's, which then has all of them
+        held = await self._list_held(pool.plan)
+        missing = self._send_missing(pool, held, of_members)
+        surplus = self._find_surplus(pool, held)
+        if surplus:
+            await self._ledger.drop_pool_pods(pool.plan, surplus)
+        self._drift[pool.name] = missing + len(surplus)
+        if not missing or await self._watched.wait_until_sent(pool.plans):
+            await self._ledger.mark_pool_complete(pool.plan)
+
+    async def _list_held(self, plan: CounterPlan) -> dict[str, PoolPod]:
+        pods, after = await self._ledger.list_pool_live(plan)
+        found = {pod.uid: pod for pod in pods}
+        while after:
+            pods, after = await self._ledger.list_pool_live(plan, after)
+            found |= {pod.uid: pod for pod in pods}
+        return found
+
+    def _send_missing(
+        self, pool: LimitedPool, held: Mapping[str, PoolPod], of_members: Mapping[str, Mapping[str, OwnedPod]]
+    ) -> int:
+        """Enqueue the Pods that the store does not count as it should; return their number."""
+        underway, count = self._watched.list_underway(pool.plans), 0
+        for service, pods in of_members.items():
+            for uid, pod in pods.items():
+                is_right = _counts_rightly(held.get(uid), pool.plans[service], pod)
+                if not is_right and uid not in underway and self._watched.is_live(uid, (service,)):
+                    self._tracker.enqueue(uid, pod)
+                    count += 1
+        return count
+
+    def _find_surplus(self, pool: LimitedPool, held: Mapping[str, PoolPod]) -> list[PoolPod]:
+        """Return the Pods that only the store has, in this round and the one before."""
+        underway = self._watched.list_underway(pool.plans)
+        absent = [uid for uid in held if uid not in underway and not self._watched.is_live(uid, pool.plans)]
+        suspects = {uid for uid in absent if self._watched.is_gone(uid, held[uid].service)}
+        surplus = suspects & self._suspects.get(pool.name, set())
+        self._suspects[pool.name] = suspects
+        return [held[uid] for uid in surplus]
+
+
+def _counts_rightly(held: PoolPod | None, plan: CounterPlan, pod: OwnedPod) -> bool:
+    """Return whether the store counts a Pod for its service, in every limit of the pool and guarantee of today.
+
+    Amounts are not compared: those of a resize are in the store before the watch shows them.
+    """
+    if held is None or held.service != plan.service or plan.pool_standing is None:
+        return False
+    return held.amounts.keys() == plan.pool_standing.select_amounts(pod.cost).keys()
