@@ -7,11 +7,12 @@ from pathlib import Path
 from shlex import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.command_runner import BIN, TRACE, podgate, policy_text, run_installed
 from tests.core.strategies import examples
+from webhook.core.admission.mutation import HASH_ANNOTATION
 
 POLICY = policy_text(
     "- {name: web, match: {namespaces: [shop]}, placement: {nodeSelector: {disk: ssd}},"
@@ -292,6 +293,8 @@ def test_random_objects_cause_no_stack_trace(folder: Path, kind: str, fields: di
     events=st.lists(st.dictionaries(st.sampled_from(EVENT_KEYS), VALUES, max_size=4), max_size=3),
     pod=OBJECTS,
 )
+@example(events=[], pod={"metadata": {"annotations": True}})
+@example(events=[], pod={"metadata": {"labels": 1, "annotations": [HASH_ANNOTATION]}})
 def test_random_events_cause_no_stack_trace(
     folder: Path, events: list[dict[str, object]], pod: dict[str, object]
 ) -> None:

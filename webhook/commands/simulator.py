@@ -115,7 +115,8 @@ def prepare_for_mutate(ask: Ask) -> dict[str, Any]:
     metadata = pod["metadata"] = {**(given or {}), "namespace": ask.namespace}
     if ask.operation == "CREATE":
         metadata.pop("uid", None)
-        if HASH_ANNOTATION in (metadata.get("annotations") or ()) and ask.user.startswith(_CONTROLLERS):
+        annotations = metadata.get("annotations")
+        if isinstance(annotations, dict) and HASH_ANNOTATION in annotations and ask.user.startswith(_CONTROLLERS):
             _remove_slot(metadata)
         if _was_bound(pod):
             pod["spec"].pop("nodeName", None)
