@@ -389,7 +389,11 @@ def test_pods_are_selected_as_by_kubectl(file: Path, text: str, selector: dict[s
             ("--workload", "pod/web", *IN_PAYMENTS),
             "--workload: 'pod/web': not a workload",
         ),
-        (("--workload", "rollout/web", *IN_PAYMENTS), "'rollout' is no kind of workload"),
+        (("--workload", "service/web", *IN_PAYMENTS), "'service' is no kind of workload"),
+        (
+            ("--workload", "rollout/web", *IN_PAYMENTS),
+            "--workload: 'rollout/web': not a workload whose Pods Kubernetes creates",
+        ),
         ((*WEB, "--pods", "app=web"), "--workload and --pods exclude each other"),
         (IN_PAYMENTS, "--namespace: without --workload or --pods"),
         (("--pods", "app=(x", *IN_PAYMENTS), "'app=(x' is no label selector"),

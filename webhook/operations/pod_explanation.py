@@ -127,15 +127,7 @@ class PodExplainer:
         scheduled = (await self._find_scheduling_records(pods, around)).get(facts.uid)
         owners = await self._workloads.list_owners(pod)
         of_pod = PodFacts(
-            facts.namespace,
-            facts.name,
-            facts.uid,
-            pod,
-            events,
-            tuple(records),
-            waiting=waiting,
-            scheduled=scheduled,
-            owners=owners,
+            facts.namespace, facts.name, facts.uid, pod, events, tuple(records), waiting, scheduled, owners=owners
         )
         return diagnose(of_pod, replace(around, unread=self.unread))
 
