@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -86,9 +86,7 @@ def read_state(running: ControllerFixture, service: str) -> str:
     return str(state)
 
 
-def test_pods_fall_back_from_a_variant_that_is_gone_and_come_back_by_a_probe(
-    running: ControllerFixture, record_property: Callable[[str, object], None]
-) -> None:
+def test_pods_fall_back_from_a_variant_that_is_gone_and_come_back_by_a_probe(running: ControllerFixture) -> None:
     """Of 10 Pods 6 belong on spot nodes: they wait for `unschedulableFor`, and then run elsewhere."""
     workload = Workload(running, "Deployment", LOST, "falls", 10)
     cordon(running, on=True)
@@ -96,7 +94,7 @@ def test_pods_fall_back_from_a_variant_that_is_gone_and_come_back_by_a_probe(
         started = time.monotonic()
         workload.create()
         workload.wait(HANG_SECONDS)
-        record_property("seconds", f"{time.monotonic() - started:.1f}")
+        print(f"all ready {time.monotonic() - started:.1f} s after the Deployment")  # noqa: T201  a measurement is for people
         assert workload.count_variants() == {SPOT: 0, ON_DEMAND: 10}
         assert workload.list_slots() == [*range(1, 11)]
         assert read_state(running, LOST) == "OPEN"
