@@ -25,6 +25,7 @@ services:
 """
 CRDS = (
     build_crd("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"),
+    build_crd("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs"),
     build_crd("example.com", "v1", "Train", "trains"),
     build_crd("example.com", "v1", "Queue", "queues"),
 )
@@ -39,7 +40,9 @@ def installation(plane: ControlPlane, identities: Identities) -> Iterator[Instal
     arguments = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
     with install_podgate(plane, identities.files, POLICY, [SPACE], arguments=arguments) as installation:
         installation.wait_for_calls()
-        for path in ("jobset.x-k8s.io/v1alpha2/jobsets", "example.com/v1/trains", "example.com/v1/queues"):
+        for crd in CRDS:
+            spec = crd["spec"]
+            path = f"{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
             plane.wait(lambda path=path: plane.api.request("GET", f"/apis/{path}")[0] == 200, f"{path} to be served")
         yield installation
     for crd in CRDS:
@@ -225,6 +228,31 @@ def test_a_refusal_that_the_kinds_own_controller_reports_is_told(installation: I
     assert done.code == 3, done.out + done.err
     assert done.out.startswith("Denied: 1 of 1 Pods: ")
     assert CONFLICT.partition(": ")[2] in done.out
+
+
+def test_pods_of_what_an_object_has_made_of_another_group_are_found(installation: Installation) -> None:
+    """A TrainJob makes a JobSet, and that a Job. A Deployment between is found, too."""
+    plane = installation.plane
+    train_job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+    job_set = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    path = "/apis/{}/namespaces/{}/{}/far"
+    for document, plural, owners in ((train_job, "trainjobs", []), (job_set, "jobsets", [train_job])):
+        metadata = {"name": "far", "namespace": SPACE, "ownerReferences": [make_owner(owner) for owner in owners]}
+        plane.apply({**document, "metadata": metadata, "spec": {}})
+        document.update(plane.api.get(path.format(document["apiVersion"], SPACE, plural)))
+    labels = {"app": "train"}
+    made = [
+        ("batch/v1", "Job", job_set, {"template": template("theirs"), "backoffLimit": 0}),
+        ("apps/v1", "Deployment", train_job, {"selector": {"matchLabels": labels}, "template": template("theirs")}),
+    ]
+    made[1][3]["template"]["spec"].pop("restartPolicy")
+    for api_version, kind, owner, spec in made:
+        metadata = {"name": f"far-{kind.lower()}", "namespace": SPACE, "ownerReferences": [make_owner(owner)]}
+        plane.apply({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
+    plane.wait(
+        lambda: "1 of 2 Pods: PlacementConflict" in explain(installation, "trainjob.trainer.kubeflow.org/far").out,
+        "both denials to be told",
+    )
 
 
 def test_what_the_user_may_not_read_is_named(installation: Installation) -> None:

@@ -148,6 +148,24 @@ async def test_a_template_that_is_none_is_passed_over(spec: Json, note: str) -> 
     assert others.warnings == (DENIED,)
 
 
+async def test_amounts_that_cannot_be_read_are_noted_and_other_templates_reviewed() -> None:
+    """The API server does not check what it does not know to be a Pod template."""
+    container = {"name": "c", "resources": {"requests": {"cpu": "much"}}}
+    loaded = policy_of(f"{POLICY}  resources: {{container: {{max: {{cpu: 4}}}}}}\n", TRAIN)
+    decision = await review(
+        {"leader": template(containers=[container]), "workers": [{"template": THEIRS}]}, loaded=loaded
+    )
+    assert decision.warnings == (f"{DENIED} (spec.workers.0.template)",)
+    assert any("the template's resources: " in step.found for step in decision.steps)
+
+
+@pytest.mark.parametrize("replicas", [10**30, -1, "x", None, {}])
+async def test_numbers_of_pods_that_make_no_sense_are_passed_over(replicas: Any) -> None:
+    job = {"name": "a", "replicas": replicas, "template": {"spec": {"completions": replicas, "template": THEIRS}}}
+    decision = await review({"replicatedJobs": [job]}, "jobset.x-k8s.io", "JobSet", loaded=policy_of(POLICY))
+    assert len(decision.warnings) == 1
+
+
 async def test_of_very_many_templates_the_first_are_reviewed() -> None:
     workers = [{"template": template(schedulerName=f"s{number}")} for number in range(TEMPLATES_MAX + 5)]
     decision = await review({"workers": workers})

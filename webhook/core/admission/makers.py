@@ -96,7 +96,6 @@ def _build_request(
             kind=made.kind,
             document=made.document,
             spec=made.spec,
-            maker=None,
         ),
     )
 

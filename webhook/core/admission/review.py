@@ -67,7 +67,7 @@ class WorkloadRequest(Struct, frozen=True, gc=False):
 
     `unresolved`: labels of its Pods whose value is not known yet, or differs between Pods. `kind`: of the workload that
     its Pods will belong to. `document`: a Pod of it with all fields. `spec`: that of the object that makes its Pods.
-    `maker`: the object itself, of which none of these is known yet; None for a kind of Kubernetes.
+    `maker`: the object itself if its kind is not Kubernetes' own; the others are then known of a single template only.
     """
 
     name: str

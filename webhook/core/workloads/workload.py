@@ -15,6 +15,7 @@ HASH = "[456789bcdf]{1,10}"
 """A 32-bit hash as encoded by `SafeEncodeString`."""
 REVISION_LABEL = "controller-revision-hash"
 GENERATED_FROM_MAX = 58
+_WHOLE_MAX = 2**31 - 1
 _GENERATED = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 
 
@@ -89,4 +90,6 @@ def read_items(value: Any) -> Sequence[Any]:
 
 
 def read_whole(value: Any, default: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+    """Return a whole number, as the API has them with 32 bits; another value is the API server's to refuse."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole and 0 <= value <= _WHOLE_MAX else default

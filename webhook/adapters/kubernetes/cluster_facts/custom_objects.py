@@ -11,11 +11,19 @@ from webhook.adapters.kubernetes.cluster_facts.pods import PodReader
 from webhook.core.diagnosis.facts import CustomFacts
 from webhook.core.diagnosis.objects import CustomOwner, ReportedOwner, ReportedPod
 from webhook.core.kubernetes.api_groups import CustomKind, is_built_in
-from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, add_cron_job, find_claimed_owner_kind
+from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind, add_cron_job, find_claimed_owner_kind
 from webhook.core.kubernetes.pod import OwnerReference, PodMetadata
 
-_BETWEEN = tuple(kind for kind in WORKLOAD_KINDS if kind.resource in {"jobs", "statefulsets", "replicasets"})
-"""Kinds of Kubernetes whose objects custom kinds make, and which make Pods."""
+_BETWEEN = tuple(
+    kind for kind in WORKLOAD_KINDS if kind.resource in {"deployments", "jobs", "statefulsets", "replicasets"}
+)
+"""Kinds of Kubernetes whose objects custom kinds make, and from which Pods come."""
+_OTHER_GROUPS = {
+    "disaggregatedset.x-k8s.io": ("leaderworkersets", "leaderworkerset.x-k8s.io"),
+    "trainer.kubeflow.org": ("jobsets", "jobset.x-k8s.io"),
+}
+"""API groups whose objects make those of another group."""
+_MAKING_PODS = frozenset(kind.kind for kind in _BETWEEN if not kind.makes)
 _SIBLINGS_MAX = 8
 """How many kinds of the same API group are looked through for objects that make Pods."""
 _OWNERS_MAX = 5
@@ -68,21 +76,20 @@ class CustomObjectReader:
     async def read(self, word: str, group: str, name: str) -> CustomObjects | None:
         """Return an object with what it has made; None if it does not exist or cannot be read."""
         what = f"{word}.{group} {name}"
-        found = await self._reader.read_object(f"/apis/{group}", _Group, what)
-        version = "" if found is None else found.preferred_version.version
-        served = await self._list_served(group, version, what) if version else ()
-        own = next((resource for resource in served if resource.namespaced and resource.is_called(word)), None)
-        if own is None:
+        served = await self._list_kinds(group, what)
+        kind = _choose_kind(served, word)
+        path = "" if kind is None else f"{self._build_path(kind)}/{name}"
+        document = await self._reader.read_object(path, dict[str, Any], what) if path else None
+        if kind is None or document is None:
             return None
-        kind = CustomKind(group, version, own.name, own.kind)
-        document = await self._reader.read_object(f"{self._build_path(kind)}/{name}", dict[str, Any], what)
-        if document is None:
-            return None
-        root = CustomOwner(metadata=_read_metadata(document), kind=own.kind)
-        kinds = [CustomKind(group, version, one.name, one.kind) for one in served if _may_make_pods(one)]
+        root = CustomOwner(metadata=_read_metadata(document), kind=kind.kind)
+        kinds = [sibling for resource, sibling in served if "list" in (resource.verbs or ())][:_SIBLINGS_MAX]
+        if group in _OTHER_GROUPS:
+            other, of_group = _OTHER_GROUPS[group]
+            made = _choose_kind(await self._list_kinds(of_group, f"{other}.{of_group}"), other)
+            kinds += [] if made is None else [made]
         lists = await asyncio.gather(
-            *(self._list_siblings(sibling) for sibling in kinds[:_SIBLINGS_MAX]),
-            *(self._list_between(number) for number in range(len(_BETWEEN))),
+            *(self._list_custom(one) for one in kinds), *(self._list_between(one) for one in _BETWEEN)
         )
         pods = await self._reader.pods() or ()
         return _select_made(root, kind, document, [owner for listed in lists for owner in listed], pods)
@@ -113,17 +120,27 @@ class CustomObjectReader:
         is_same = found is not None and found.metadata.uid == owner.uid
         return found.metadata if found is not None and is_same else PodMetadata()
 
+    async def _list_kinds(self, group: str, what: str) -> list[tuple[_Served, CustomKind]]:
+        """Return the kinds of an API group that have objects in namespaces; none if the group is not served."""
+        found = await self._reader.read_object(f"/apis/{group}", _Group, what)
+        version = "" if found is None else found.preferred_version.version
+        served = await self._list_served(group, version, what) if version else ()
+        return [
+            (resource, CustomKind(group, version, resource.name, resource.kind))
+            for resource in served
+            if resource.namespaced
+        ]
+
     async def _list_served(self, group: str, version: str, what: str) -> tuple[_Served, ...]:
         found = await self._reader.read_object(f"/apis/{group}/{version}", _Resources, what)
         listed = () if found is None else found.resources or ()
         return tuple(resource for resource in listed if "/" not in resource.name)
 
-    async def _list_siblings(self, kind: CustomKind) -> tuple[ReportedOwner, ...]:
+    async def _list_custom(self, kind: CustomKind) -> tuple[ReportedOwner, ...]:
         found = await self._reader.read_list(self._build_path(kind), _Owned, f"{kind.resource}.{kind.group}") or ()
         return tuple(CustomOwner(metadata=one.metadata, kind=kind.kind) for one in found)
 
-    async def _list_between(self, number: int) -> tuple[ReportedOwner, ...]:
-        kind = _BETWEEN[number]
+    async def _list_between(self, kind: WorkloadKind) -> tuple[ReportedOwner, ...]:
         found = await self._reader.read_list(self._reader.build_path(kind), ReportedOwner, kind.resource) or ()
         return tuple(replace(one, kind=kind.kind) for one in found)
 
@@ -131,8 +148,8 @@ class CustomObjectReader:
         return f"/apis/{kind.group}/{kind.version}/namespaces/{self._reader.namespace}/{kind.resource}"
 
 
-def _may_make_pods(resource: _Served) -> bool:
-    return resource.namespaced and "list" in (resource.verbs or ())
+def _choose_kind(served: Iterable[tuple[_Served, CustomKind]], word: str) -> CustomKind | None:
+    return next((kind for resource, kind in served if resource.is_called(word)), None)
 
 
 def _read_metadata(document: dict[str, Any]) -> PodMetadata:
@@ -162,6 +179,7 @@ def _select_made(
             break
         made |= new
     customs = tuple(one for one in made.values() if isinstance(one, CustomOwner))
-    owners = tuple(one for one in made.values() if isinstance(one, ReportedOwner) and not isinstance(one, CustomOwner))
+    owners = tuple(one for one in made.values() if isinstance(one, ReportedOwner) and one not in customs)
+    making = tuple(one for one in owners if one.kind in _MAKING_PODS)
     of_it = tuple(one for one in made.values() if isinstance(one, ReportedPod))
-    return CustomObjects(CustomFacts(kind, document, customs), owners, of_it)
+    return CustomObjects(CustomFacts(kind, document, customs), making, of_it)
