@@ -15,8 +15,9 @@ breaker in a review; longest iterations of the event loop; an acquire, compared 
 Redis; and the controller with many Pods. `releases` measures how fast a controller releases waiting Pods at a real API
 server, beside a client that only sends the same patches, with the CPU time of all, etcd and Redis; `waiting` measures
 what 10,000 Pods cost that wait, and how soon they are released. `starts` measures a server until it is ready, and
-`idle` one without calls. `scheduling` runs a real kube-scheduler without an extender, with one that passes all nodes,
-and with all rules.
+`idle` one without calls. `shares` measures the mutating call of a service with shares beside the same service without,
+and `deployments` both in a Deployment of 1,000 Pods on a real control plane. `scheduling` runs a real kube-scheduler
+without an extender, with one that passes all nodes, and with all rules.
 """
 
 import argparse
@@ -27,6 +28,7 @@ import uvloop
 
 from tests.bench import (
     breaker_cost,
+    deployments,
     evaluation,
     full,
     idle,
@@ -36,6 +38,7 @@ from tests.bench import (
     pods,
     quick,
     results,
+    shares,
     starts,
 )
 from tests.bench.acquires import acquires
@@ -101,6 +104,18 @@ def _measure_scheduling(chosen: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _measure_shares(chosen: argparse.Namespace) -> list[str]:
+    lines, figures = shares.measure(chosen.rounds or ROUNDS, chosen.before)
+    results.record("shares", figures)
+    return lines
+
+
+def _measure_deployments(chosen: argparse.Namespace) -> list[str]:
+    lines, figures = deployments.measure(chosen.rounds or deployments.ROUNDS)
+    results.record("deployments", figures)
+    return lines
+
+
 def _starts(chosen: argparse.Namespace) -> list[str]:
     lines, figures = starts.measure(chosen.rounds or starts.ROUNDS, chosen.before)
     results.record("starts", figures)
@@ -136,6 +151,8 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "loop": _loop,
     "acquires": _acquires,
     **{name: _comparison(name) for name in lineup.COMPARISONS},
+    "shares": _measure_shares,
+    "deployments": _measure_deployments,
     "apiserver": lambda chosen: creation.measure(chosen.rounds or ROUNDS),
     "pods": _controller,
     "releases": _releases,

@@ -8,10 +8,10 @@ from pathlib import Path
 from tests.bench import servers
 from tests.bench.comparison import Row
 from tests.bench.cpu import OTHER_SERVER_CORE
-from tests.bench.policies import make_refusal_policy, services_of, windows_of
+from tests.bench.policies import SHARES, make_refusal_policy, services_of, windows_of
 from tests.bench.programs import go_programs, kopf_python
 from tests.bench.real_redis import real_redis
-from tests.bench.scenario import BOTH, CASES, MUTATE, OVER_QUOTA, UNMATCHED_POD, VALIDATE, Case, Scenario
+from tests.bench.scenario import BOTH, CASES, DIVIDE, MUTATE, OVER_QUOTA, UNMATCHED_POD, VALIDATE, Case, Scenario
 from tests.bench.servers import OWN, OWN_MEMORY, OWN_TWO, Target, Variant
 from tests.bench.telemetry import TraceReceiver
 from tests.harness.server_process import Files
@@ -22,6 +22,7 @@ CONNECTIONS = (1, 128)
 SERVICES = (1, 10, 100, 1_000)
 WINDOWS = (1, 4, 16)
 CONTAINERS = (1, 10, 50, 200)
+SHARES_CONNECTIONS = (16, 64)
 REFUSALS = (10, 100, 1_000)
 """Counts of `quotaExceeded`. The refusals are of one controller fewer, so that the breaker stays closed."""
 
@@ -167,6 +168,16 @@ async def refusals(stage: Stage) -> list[Row]:
         for redis in (True, False)
     ]
     return [*rows, Row(await stage.go(), Scenario(MUTATE))]
+
+
+async def with_shares(stage: Stage) -> list[Row]:
+    """Return the mutating call of a service with shares beside that of the same service without, in one server."""
+    own = [await stage.podgate(policy=SHARES), await stage.podgate(redis=False, policy=SHARES)]
+    if stage.before:
+        own.append(await stage.podgate(policy=SHARES, tree=stage.before))
+        own.append(await stage.podgate(redis=False, policy=SHARES, tree=stage.before))
+    calls = [Scenario(case, connections=count) for count in SHARES_CONNECTIONS for case in (DIVIDE, MUTATE)]
+    return list(_rows(own, calls))
 
 
 COMPARISONS: dict[str, Callable[[Stage], Awaitable[list[Row]]]] = {

@@ -6,6 +6,13 @@ _PLACEMENT = """\
     topology: [{level: Zone, in: [zone-b, zone-g]}]
     tolerations: [{key: dedicated, operator: Equal, value: payments, effect: NoSchedule}]
 """
+_SHARES = """\
+    shares:
+      base: {variant: on-demand, pods: 2}
+      variants:
+      - {name: spot, weight: 4, nodeSelector: {capacity-type: spot}}
+      - {name: on-demand, weight: 1, nodeSelector: {capacity-type: on-demand}}
+"""
 _PLENTY = """  quota: {windows: [{window: 1h, hard: {pods: 100000000, cpu: "100000000"}}]}"""
 _ONE_POD = """  quota: {windows: [{window: 1h, hard: {pods: 1, cpu: "100000000"}}]}"""
 _BREAKER = "  breaker: {quotaExceeded: {count: 10, within: 1m}}"
@@ -35,6 +42,15 @@ ADMITTED, EXHAUSTED, OPEN = "payment-api", "exhausted", "open"
 """Services of the policy. The last two admit one Pod; later Pods are refused by the quota, or by an open breaker."""
 UNMATCHED = "unmatched"
 """A namespace that no service matches."""
+
+DIVIDED = "divided"
+SHARES = f"""\
+{POLICY.partition("- name: exhausted")[0]}- name: {DIVIDED}
+  match: {{namespaces: [{DIVIDED}]}}
+{_PLACEMENT}{_SHARES}{_PLENTY}
+{_BREAKER}
+"""
+"""ADMITTED, and the same service with shares."""
 
 
 def services_of(count: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.bench.policies import ADMITTED, EXHAUSTED, OPEN, UNMATCHED
+from tests.bench.policies import ADMITTED, DIVIDED, EXHAUSTED, OPEN, UNMATCHED
 from tests.bench.traffic import CONTAINERS, POD_BYTES, Workload
 from webhook.core.admission.decision import Half
 
@@ -24,7 +24,7 @@ class Case:
     has_one_workload: bool = False
 
     def patches(self, half: Half) -> bool:
-        return half is Half.MUTATE and self.service == ADMITTED
+        return half is Half.MUTATE and self.service in {ADMITTED, DIVIDED}
 
 
 MUTATE = Case("mutate", (Half.MUTATE,))
@@ -34,6 +34,7 @@ UNMATCHED_POD = Case("unmatched", (Half.MUTATE,), UNMATCHED)
 OVER_QUOTA = Case("refused by quota", (Half.VALIDATE,), EXHAUSTED, "QuotaExceeded")
 # Pods of controllers other than the one that has tripped the breaker would be early probes.
 BREAKER_OPEN = Case("refused by OPEN", (Half.VALIDATE,), OPEN, "BreakerOpen", has_one_workload=True)
+DIVIDE = Case("mutate, shares", (Half.MUTATE,), DIVIDED)
 CASES = (MUTATE, VALIDATE, BOTH, UNMATCHED_POD, OVER_QUOTA, BREAKER_OPEN)
 
 

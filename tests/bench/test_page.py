@@ -21,6 +21,8 @@ MARKERS = (
     "rates",
     "connections",
     "apiserver",
+    "shares",
+    "deployments",
     "scheduling",
     "acquires",
     "loop",
@@ -75,17 +77,26 @@ def measured() -> dict[str, Any]:
         }
     ]
     listed["idle"] = [{"name": "podgate, memory, 1 service", "server_ms": spread}]
+    call = {"server": OWN, "connections": 16, "times_without": spread, "cpu_us": spread, "redis_us": spread}
+    review = {"store": OWN, "opcodes": 2000, "opcodes_without": 1000, "redis_us": spread}
+    deployed = ("servers", "controller", "Redis", "commands", "scripts", "gets", "lists", "times_without")
+    listed["deployments"] = [{"service": "with-shares", **dict.fromkeys(deployed, spread)}]
     common = {"date": "2026-01-02", "machine": "a processor"}
-    return {part: {**common, "figures": figures} for part, figures in listed.items()} | results(
-        apiserver=[created, {**created, "clients": 16}],
-        servers=[
-            *(row("mutate", GO, 1.0), row("mutate", ratio=1.5), row("both", ratio=3.0)),
-            row("mutate", ratio=2.5, pod_bytes=65_000),
-        ],
-        rates=[row("mutate", ratio=1.6, rate=rate) for rate in RATES],
-        connections=[row("mutate", connections=1), row("mutate", ratio=9.0, new_connections=True)],
-        processes=[row("validate", ratio=2.0), row("validate", OWN_TWO, 2.5)],
-        services=[row(case, services=count) for case in ("mutate", "validate") for count in SERVICES],
+    shares = {"shares": {**common, "figures": {"calls": [call], "reviews": [review]}}}
+    return (
+        shares
+        | {part: {**common, "figures": figures} for part, figures in listed.items()}
+        | results(
+            apiserver=[created, {**created, "clients": 16}],
+            servers=[
+                *(row("mutate", GO, 1.0), row("mutate", ratio=1.5), row("both", ratio=3.0)),
+                row("mutate", ratio=2.5, pod_bytes=65_000),
+            ],
+            rates=[row("mutate", ratio=1.6, rate=rate) for rate in RATES],
+            connections=[row("mutate", connections=1), row("mutate", ratio=9.0, new_connections=True)],
+            processes=[row("validate", ratio=2.0), row("validate", OWN_TWO, 2.5)],
+            services=[row(case, services=count) for case in ("mutate", "validate") for count in SERVICES],
+        )
     )
 
 
@@ -105,6 +116,8 @@ def test_each_fragment_is_written_between_its_markers(measured: dict[str, Any], 
     assert "| podgate | 2/2/2 |" in once
     assert "| a scrape | 2.0 |" in once
     assert "| 1,000 (100 % asked) | 2 | 2.00 (1.50-2.50) | 2.0 | 1,000/200 | 2.0/2.0 | 9 | 80 |" in once
+    assert f"| {OWN}, 16 connections | 2.00 (1.50-2.50) | 2 | 2 | 2,000/1,000 |" in once
+    assert "| with shares | 2.00 (1.50-2.50) | 2 | 2 | 2 | 2 | 2.0 | 2/2 |" in once
     assert once.count("Redis, a few services") == 1
     assert "| Redis, a few services | 2 | 2 | 2 | 2 |" in once
     assert "| podgate, memory, 1 service | 2.0 | - |" in once

@@ -43,6 +43,8 @@ def fragments(results: Json) -> dict[str, str]:
         "connections": _connections(results) if "connections" in results else "",
         "apiserver": _api_server(results) if "apiserver" in results else "",
         "acquires": _acquires(results) if "acquires" in results else "",
+        "shares": _render_shares(results) if "shares" in results else "",
+        "deployments": _render_deployments(results) if "deployments" in results else "",
         "scheduling": _render_scheduling(results) if "scheduling" in results else "",
         "loop": _loop(results) if "loop" in results else "",
         "starts": _starts(results) if "starts" in results else "",
@@ -92,6 +94,36 @@ def _acquires(results: Json) -> str:
         costs = "/".join(f"{figures[name]['median']:.0f}" for name in ("client_us", "script_us", "redis_us"))
         cells.append((figures["name"], f"{figures['case']}, {figures['redis']}", costs))
     return pivot("µs of client/script/Redis", cells)
+
+
+def _render_shares(results: Json) -> str:
+    figures = results["shares"]["figures"]
+    opcodes = {review["store"]: review for review in figures["reviews"]}
+    lines = []
+    for call in figures["calls"]:
+        review = opcodes[call["server"]]
+        redis_us = f"{call['redis_us']['median']:.0f}" if "redis_us" in review else "-"
+        counted = f"{review['opcodes']:,}/{review['opcodes_without']:,}"
+        name = f"{call['server']}, {call['connections']} connections"
+        lines.append([name, ratio(call, "times_without"), f"{call['cpu_us']['median']:.0f}", redis_us, counted])
+    heads = ["times without shares", "CPU, µs", "Redis, µs", "opcodes, with/without"]
+    return render_table(["mutating call", *heads], lines)
+
+
+def _render_deployments(results: Json) -> str:
+    lines = [
+        [
+            f"{figures['service'].replace('-', ' ')}",
+            ratio(figures, "times_without"),
+            *(f"{figures[name]['median']:.0f}" for name in ("servers", "controller", "Redis", "commands")),
+            f"{figures['scripts']['median']:.1f}",
+            "/".join(f"{figures[name]['median']:.0f}" for name in ("gets", "lists")),
+        ]
+        for figures in results["deployments"]["figures"]
+    ]
+    cpu = [f"{name}, µs a Pod" for name in ("servers", "controller", "Redis")]
+    heads = ["servers, times without", *cpu, "Redis commands a Pod", "script calls a Pod", "GETs/LISTs in all"]
+    return render_table(["a Deployment", *heads], lines)
 
 
 def _render_scheduling(results: Json) -> str:
