@@ -9,7 +9,7 @@ from webhook.core.quota import CounterPlan
 from webhook.core.shares import PodSlot, SharesPlan, SlotOwner
 
 
-class TakenSlot(Struct, frozen=True):
+class TakenSlot(Struct, frozen=True, gc=False):
     """The slot of a new Pod, and in words how it came about."""
 
     slot: PodSlot
@@ -29,7 +29,7 @@ class PodSlots(Protocol):
         ...
 
 
-class SlotClaim(Struct, frozen=True):
+class SlotClaim(Struct, frozen=True, gc=False):
     """The answer to a claim. `replicas`: how many slots the owner has, as far as the store was told.
 
     An owner that the store does not know has no slot to give: `slot` is 0.
@@ -39,7 +39,7 @@ class SlotClaim(Struct, frozen=True):
     replicas: int = 0
 
 
-class HeldSlot(Struct, frozen=True):
+class HeldSlot(Struct, frozen=True, gc=False):
     """A slot that a Pod in the cluster carries, and the claim by which the Pod got it."""
 
     slot: int

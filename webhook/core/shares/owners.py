@@ -19,7 +19,7 @@ rule."""
 _UNSELECTED = ("", "")
 
 
-class SlotOwner(Struct, frozen=True):
+class SlotOwner(Struct, frozen=True, gc=False):
     """The ReplicaSet, StatefulSet or Job of a Pod.
 
     `selector` is a label and its value that all of its Pods have, and mostly no others; both "" without one.

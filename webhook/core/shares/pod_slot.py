@@ -18,7 +18,7 @@ _FELL_BACK_COST = 1_000_000
 _NUMBER = re.compile("[0-9]{1,6}")
 
 
-class PodSlot(Struct, frozen=True):
+class PodSlot(Struct, frozen=True, gc=False):
     """`slot` from 1, and the variant that the Pod gets. `intended`: the slot's own variant, another if it fell back.
 
     `claim` names the Pod before it has a uid; "" for a Pod with an index, whose slot needs no claim. `kind` is the
