@@ -242,7 +242,10 @@ def test_what_is_not_modelled_is_named_with_its_pods(simulate: Simulate, tmp_pat
         (("--load=60..20",), "--load '60..20': not shares from the lowest to the highest: write for example 0.2..0.6"),
         (("--cpu=many",), "--cpu 'many': not a Kubernetes quantity"),
         (("--every=fast",), "--every 'fast': not a Go duration"),
-        (("--service=plain",), "--service 'plain': has no scheduling: services with scheduling: web, bound"),
+        (
+            ("--service=plain",),
+            "--service 'plain': has no scheduling and no shares: services with scheduling or shares: web",
+        ),
         (("--service=nobody",), "--service 'nobody': is no service of the policy"),
         (
             ("--nodes=/nowhere.json",),
@@ -297,3 +300,66 @@ def test_bad_events_are_named_with_a_remedy(simulate: Simulate, tmp_path: Path, 
     done = simulate("--pods", tmp_path / "events.jsonl")
     assert done.code == 2
     assert error in done.error
+
+
+DIVIDED = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: web
+  match: {namespaces: [shop]}
+  placement:
+    shares:
+      base: {variant: on-demand, pods: 2}
+      variants:
+      - {name: spot, weight: 80, nodeSelector: {capacity-type: spot}}
+      - {name: on-demand, weight: 20, nodeSelector: {capacity-type: on-demand}}
+"""
+
+
+def simulate_divided(tmp_path: Path, *arguments: str | Path, **kinds: str) -> Done:
+    """Simulate Pods of a service with shares, on nodes with these kinds of capacity."""
+    (tmp_path / "policy.yaml").write_text(DIVIDED)
+    found = [kubernetes_node(name) for name in kinds]
+    for node in found:
+        node["metadata"]["labels"]["capacity-type"] = kinds[node["metadata"]["name"]]
+    nodes = write_document(tmp_path / "nodes.json", {"items": found})
+    shown = NodeDocument(tuple(make_shown_node(name, 0.1) for name in kinds))
+    loads = write_document(tmp_path / "loads.json", shown)
+    return podgate("simulate", "--policy", tmp_path / "policy.yaml", "--nodes", nodes, "--loads", loads, *arguments)
+
+
+def test_pods_of_a_service_with_shares_are_divided(tmp_path: Path) -> None:
+    done = simulate_divided(tmp_path, "--pods", "10", "-o", "table", a="spot", b="on-demand")
+    lines = [line for line in done.out.splitlines() if "variant" in line]
+    assert lines[:2] == ["default: web, variant spot: 6 Pods", "default: web, variant on-demand: 4 Pods"]
+    assert len(lines) == 6
+
+
+def test_pods_fall_back_from_a_variant_without_nodes(tmp_path: Path) -> None:
+    done = simulate_divided(tmp_path, "--pods", "10", "-o", "table", a="on-demand")
+    assert (
+        "extender: web, variant spot: 0 Pods, 6 more got another variant; opened 1 time, 6 evicted"
+        in done.out.splitlines()
+    )
+
+
+def test_recorded_pods_of_controllers_are_divided_and_those_with_a_variant_are_not(tmp_path: Path) -> None:
+    user = "system:serviceaccount:kube-system:replicaset-controller"
+    owner = {"kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    recorded = (
+        {"ownerReferences": [owner]},
+        {"ownerReferences": [owner], "labels": {"podgate.io/variant": "spot"}},
+        {},
+    )
+    events = [
+        {"at": 0, "namespace": "shop", "user": user, "uid": f"u{number}", "pod": {"metadata": metadata, "spec": spec}}
+        for number, metadata in enumerate(recorded)
+    ]
+    recording = tmp_path / "events.jsonl"
+    recording.write_text("".join(encode_lines(events)))
+    done = simulate_divided(tmp_path, "--pods", recording, "-o", "json", a="spot", b="on-demand")
+    variants = done.document["default"]["variants"]
+    assert [(found["variant"], found["pods"]) for found in variants] == [("spot", 0), ("on-demand", 1)]
+    assert done.document["default"]["placed"] == 3

@@ -2,11 +2,13 @@
 
 import asyncio
 import re
+from functools import partial
 from pathlib import Path
 
 import click
 import msgspec
 
+from webhook.app.offline import Offline
 from webhook.cli.options import durations
 from webhook.cli.options.command_group import WIDE, format_document, output_option
 from webhook.cli.simulation_page import format_simulation
@@ -37,7 +39,10 @@ _SHARES = re.compile(r"(\d(?:\.\d+)?)\.\.(\d(?:\.\d+)?)")
 
 @click.command()
 @click.option("--policy", required=True, type=_PATH, help="The policy document.")
-@click.option("--service", help="Service of the Pods.  [default: for generated ones, the only one with `scheduling`]")
+@click.option(
+    "--service",
+    help="Service of the Pods.  [default: for generated ones, the only one with `scheduling` or `placement.shares`]",
+)
 @click.option(
     "--nodes",
     default="20",
@@ -107,7 +112,8 @@ def simulate(  # noqa: PLR0913  one parameter an option
 
     Generated nodes differ in their load, but not in the requests of their Pods. Recorded Pods belong to the service in
     their label, or to the one whose `match` selects them; quotas are left out. A warning names each feature of a Pod
-    that is not modelled, such as podAntiAffinity.
+    that is not modelled, such as podAntiAffinity. With `placement.shares` Pods are divided over variants of nodes, the
+    generated ones as those of one Deployment; a variant that has no node for a Pod opens.
 
     Exit code: 0 success, 2 bad input.
     """
@@ -133,7 +139,9 @@ def simulate(  # noqa: PLR0913  one parameter an option
     else:
         only = None if service is None else _choose_service(compiled, policy, service)
         created = _read_recorded_pods(Path(pods), PodRecording(compiled, only, usage))
-    result = asyncio.run(compare_schedulers(compiled, found, on_nodes, created, after_seconds, weight))
+    stores = partial(Offline, compiled.loaded)
+    run = compare_schedulers(compiled, found, on_nodes, created, after_seconds, weight, environment=stores)
+    result = asyncio.run(run)
     page = format_simulation(result, is_wide=output == WIDE)
     click.echo(format_document(msgspec.to_builtins(result), output) or "\n".join(page))
 
@@ -166,17 +174,17 @@ def _read_recorded_pods(path: Path, recorded: PodRecording) -> list[ScheduledPod
 
 
 def _choose_service(policy: CompiledPolicy, path: Path, named: str | None) -> str:
-    """Return the service of generated Pods: one on whose Pods the extender acts."""
-    acted = [name for name in policy.services if has_rules(policy, name)]
+    """Return the service of generated Pods: one on whose Pods the extender acts, or that divides its Pods."""
+    acted = [name for name in policy.services if has_rules(policy, name) or name in policy.shares]
     if named is None and len(acted) == 1:
         return acted[0]
     if named in acted:
         return str(named)
     listed = ", ".join(acted) or "none"
     if named is None:
-        raise UserError(f"{path}: services with scheduling: {listed}", "give one of them by --service")
-    what = "has no scheduling" if named in policy.services else "is no service of the policy"
-    raise UserError(f"--service {named!r}: {what}", f"services with scheduling: {listed}")
+        raise UserError(f"{path}: services with scheduling or shares: {listed}", "give one of them by --service")
+    what = "has no scheduling and no shares" if named in policy.services else "is no service of the policy"
+    raise UserError(f"--service {named!r}: {what}", f"services with scheduling or shares: {listed}")
 
 
 def _parse_count(flag: str, text: str, highest: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from webhook.commands.pages.table import format_duration, format_table
 from webhook.core.plain_text import escape_line
+from webhook.replay.scheduling.simulated_shares import VariantOutcome
 from webhook.replay.scheduling.simulation import NodeOutcome, SchedulerComparison, SchedulerOutcome
 
 _HEADINGS = ("SCHEDULER", "PLACED", "WAITED", "MEDIAN WAIT", "LONGEST WAIT", "WAITING", "HIGHEST CPU", "HIGHEST MEMORY")
@@ -24,11 +25,21 @@ def format_simulation(found: SchedulerComparison, *, is_wide: bool) -> Iterable[
     for name, outcome in outcomes.items():
         for reason, count in outcome.refused.items():
             yield f"{name}: {_format_pods(count)} waited: {escape_line(reason)}"
+        yield from (_format_variant(name, variant) for variant in outcome.variants)
         if outcome.failed:
             pods = _format_pods(outcome.failed)
             yield f"{name}: {pods} failed: no single NUMA zone holds them (TopologyAffinityError)"
     for missing in found.not_modelled:
         yield f"warning: {escape_line(str(missing))}"
+
+
+def _format_variant(scheduler: str, found: VariantOutcome) -> str:
+    """Return a line about one variant, with what happened only if something did."""
+    fell_back = f", {found.fell_back} more got another variant" if found.fell_back else ""
+    times = f"{found.openings} time{'' if found.openings == 1 else 's'}"
+    opened = f"; opened {times}, {found.evicted} evicted" if found.openings else ""
+    pods = _format_pods(found.pods)
+    return f"{scheduler}: {escape_line(f'{found.service}, variant {found.variant}')}: {pods}{fell_back}{opened}"
 
 
 def _format_pods(count: int) -> str:

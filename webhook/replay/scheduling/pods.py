@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts, Container, Pod, PodMetadata, PodSpec, Resources
-from webhook.core.placement import SERVICE_LABEL
+from webhook.core.placement import SERVICE_LABEL, VARIANT_LABEL
 from webhook.core.scheduling.assumed_load import PodLoad
 from webhook.core.scheduling.scheduler_configuration import DEFAULT_SCHEDULER
+from webhook.core.shares import SlotOwner, find_slot_owner
 from webhook.errors import UserError
 from webhook.replay.events import NamespacesChange, PodAsks, PodDeleted, ReplayEvent, parse
 from webhook.support.input_files import read_bounded_lines
@@ -34,12 +35,15 @@ class ScheduledPod(Struct, frozen=True):
     ends_seconds: float | None = None
     node: str | None = None
     is_foreign: bool = False
+    owner: SlotOwner | None = None
+    """The workload that divides its Pods if its service has shares; None for a Pod that has its variant already."""
 
 
 def generate_pods(
     count: int, every_seconds: float, service: str, requests: Amounts, usage: float
 ) -> list[ScheduledPod]:
-    """Return Pods of a service, all with these requests, of which they use a share."""
+    """Return the Pods of one workload of a service, all with these requests, of which they use a share."""
+    owner = SlotOwner("ReplicaSet", "simulated", service, service)
     containers = (Container(name="c", resources=Resources(requests)),)
     width = len(str(count))
     found = []
@@ -47,7 +51,7 @@ def generate_pods(
         name = f"{service}-{number + 1:0{width}}"
         metadata = PodMetadata(name=name, namespace="simulated", uid=name, labels={SERVICE_LABEL: service})
         pod = Pod(metadata, PodSpec(containers=containers))
-        found.append(ScheduledPod(number * every_seconds, pod, compute_usage(pod, usage)))
+        found.append(ScheduledPod(number * every_seconds, pod, compute_usage(pod, usage), owner=owner))
     return found
 
 
@@ -98,6 +102,7 @@ class PodRecording:
                     compute_usage(pod, self._usage),
                     node=pod.spec.node_name or None,
                     is_foreign=not pod.spec.node_name and self._is_foreign(pod),
+                    owner=_find_owner(event.user, pod),
                 )
 
     def _is_foreign(self, pod: Pod) -> bool:
@@ -125,6 +130,13 @@ def compute_usage(pod: Pod, usage: float) -> PodLoad:
         for name in _RESOURCES
     )
     return PodLoad(usage * cpu / _MILLI, usage * memory / pod_requests.NANO)
+
+
+def _find_owner(user: str, pod: Pod) -> SlotOwner | None:
+    """Return the workload of a Pod that takes a slot. One that was recorded with its variant keeps it."""
+    if VARIANT_LABEL in pod.labels or pod.spec.node_name:
+        return None
+    return find_slot_owner(user, pod, pod.metadata.namespace)
 
 
 def _creates(event: PodAsks) -> bool:

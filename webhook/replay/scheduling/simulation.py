@@ -1,15 +1,17 @@
 """Simulation of schedulers on the same nodes and Pods, which are tried when created, and again while they wait."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad
 from webhook.core.scheduling.scores import SCORE_MAX
+from webhook.replay.environment import ReplayEnvironment
 from webhook.replay.scheduling.default_scheduler import DefaultScheduler
 from webhook.replay.scheduling.extender import ExtenderInVirtualTime, drop_assumed_load
 from webhook.replay.scheduling.kubelet_zones import KubeletZones
@@ -17,6 +19,7 @@ from webhook.replay.scheduling.load_history import LoadHistory
 from webhook.replay.scheduling.model_gaps import NotModelled, list_gaps
 from webhook.replay.scheduling.nodes import SimulatedNode
 from webhook.replay.scheduling.pods import ScheduledPod
+from webhook.replay.scheduling.simulated_shares import SimulatedShares, VariantOutcome
 
 RETRY_SECONDS = 5.0
 """Interval at which waiting Pods are tried again."""
@@ -49,6 +52,7 @@ class SchedulerOutcome(Struct, frozen=True, rename="camel"):
     longest_wait_seconds: float
     refused: dict[str, int]
     nodes: tuple[NodeOutcome, ...]
+    variants: tuple[VariantOutcome, ...] = ()
 
 
 class SchedulerSimulation:
@@ -60,8 +64,13 @@ class SchedulerSimulation:
         running: Sequence[Pod],
         extender: ExtenderInVirtualTime | None,
         weight: int,
+        shares: SimulatedShares | None = None,
     ) -> None:
-        """Create it. Without an extender, kube-scheduler's own rules decide; `weight` is that of its scores."""
+        """Create it. Without an extender, kube-scheduler's own rules decide; `weight` is that of its scores.
+
+        `shares`: those of the policy, None without any.
+        """
+        self._shares = shares
         self._nodes = nodes
         self._extender = extender
         self._weight = weight * SCORE_MAX
@@ -92,7 +101,8 @@ class SchedulerSimulation:
             if extender is not None and measure_seconds <= now_seconds:
                 extender.measure(now_seconds, self._histories, self._zones.take_reports())
                 measure_seconds = now_seconds + extender.refresh_seconds
-            tried = list(self._waiting.values()) if retry_seconds <= now_seconds else []
+            tried = await self._take_evicted(now_seconds)
+            tried += list(self._waiting.values()) if retry_seconds <= now_seconds else []
             if tried:
                 retry_seconds = now_seconds + RETRY_SECONDS
             while created < len(pods) and pods[created].at_seconds <= now_seconds:
@@ -103,6 +113,7 @@ class SchedulerSimulation:
             following += [_get_end_seconds(ends[ended])] if ended < len(ends) else []
             following += [measure_seconds] if extender is not None else []
             following += [_compute_next_retry(retry_seconds, now_seconds)] if self._waiting else []
+            following += [max(self._shares.next_seconds, now_seconds)] if self._shares is not None else []
             now_seconds = min(following, default=until_seconds + 1)
         return self._make_outcome()
 
@@ -110,11 +121,19 @@ class SchedulerSimulation:
         if pods and self._extender is not None:
             self._extender.settle(now_seconds)
         for scheduled in pods:
-            node = scheduled.node or self._choose_node(scheduled.pod, is_foreign=scheduled.is_foreign)
-            if node is None:
-                self._waiting[scheduled.pod.metadata.uid] = scheduled
-            else:
-                await self._bind(scheduled, node, now_seconds)
+            pod = scheduled.pod if self._shares is None else await self._shares.find_pod(scheduled)
+            node = scheduled.node or self._choose_node(pod, is_foreign=scheduled.is_foreign)
+            if node is not None:
+                await self._bind(replace(scheduled, pod=pod), node, now_seconds)
+                continue
+            self._waiting[pod.metadata.uid] = scheduled
+            if self._shares is not None:
+                self._shares.wait(pod.metadata.uid, now_seconds)
+
+    async def _take_evicted(self, now_seconds: float) -> list[ScheduledPod]:
+        """Return the Pods whose variant has opened, to be tried as Pods of another one."""
+        evicted = () if self._shares is None else await self._shares.advance(now_seconds)
+        return [self._waiting.pop(uid) for uid in evicted]
 
     def _choose_node(self, pod: Pod, *, is_foreign: bool) -> str | None:
         """Return the best node for a Pod, None if it has to wait."""
@@ -146,12 +165,16 @@ class SchedulerSimulation:
         self._placed[uid] = node
         self._waits.append(now_seconds - scheduled.at_seconds)
         self._waiting.pop(uid, None)
+        if self._shares is not None:
+            await self._shares.bind(uid)
         if self._extender is not None:
             await self._extender.show_pod(scheduled.pod, node)
 
     async def _end(self, scheduled: ScheduledPod, now_seconds: float) -> None:
         uid = scheduled.pod.metadata.uid
         self._waiting.pop(uid, None)
+        if self._shares is not None:
+            await self._shares.end(uid)
         node = self._placed.pop(uid, None)
         if node is not None:
             self._scheduler.bind(scheduled.pod, node, -1)
@@ -176,6 +199,7 @@ class SchedulerSimulation:
                 _make_node_outcome(simulated, on_nodes[simulated.node.name], self._histories[simulated.node.name])
                 for simulated in self._nodes
             ),
+            variants=() if self._shares is None else self._shares.list_outcomes(),
         )
 
 
@@ -227,8 +251,13 @@ async def compare_schedulers(
     pods: Sequence[ScheduledPod],
     after_seconds: float,
     weight: int,
+    *,
+    environment: Callable[[], ReplayEnvironment] | None = None,
 ) -> SchedulerComparison:
-    """Return the outcomes, until `after_seconds` after the last Pod was created or has ended."""
+    """Return the outcomes, until `after_seconds` after the last Pod was created or has ended.
+
+    `environment` returns a new one with the policy; without it no Pods are divided over variants.
+    """
     last_seconds = max(max(scheduled.at_seconds, scheduled.ends_seconds or 0.0) for scheduled in pods)
     until_seconds = last_seconds + after_seconds
     known = {None, *(simulated.node.name for simulated in nodes)}
@@ -236,7 +265,8 @@ async def compare_schedulers(
 
     async def run(rules: CompiledPolicy | None) -> SchedulerOutcome:
         extender = None if rules is None else ExtenderInVirtualTime(rules, nodes)
-        return await SchedulerSimulation(nodes, running, extender, weight).run(here, until_seconds)
+        shares = SimulatedShares(environment()) if environment is not None and policy.shares else None
+        return await SchedulerSimulation(nodes, running, extender, weight, shares).run(here, until_seconds)
 
     return SchedulerComparison(
         *(len(here), until_seconds),
