@@ -5,11 +5,12 @@ The stores are those of `counter_store.py`, whose `store` fixture gives each in 
 
 from msgspec.structs import replace
 
-from tests.contract.counter_store import ONE, SECOND_US, HandClock, ask, clock, store
+from tests.contract.counter_store import BREAKER, ONE, SECOND_US, HandClock, ask, clock, read_state, store
 from tests.contract.live_pods import Store, mark_complete, observe
 from tests.contract.store_plans import live
 from tests.contract.store_steps import list_pool_pods
 from tests.core.plans import plan_of, standing, window
+from webhook.core.breaker import QuotaEventPlan, State
 from webhook.core.ledger.live_set import KNOWN_US
 from webhook.core.quota import (
     HOUR_US,
@@ -149,6 +150,20 @@ async def test_clusters_share_the_limit_of_a_fleet(store: Store) -> None:
     await ask(store, fleet, "there")
     assert await list_used(store) == [1]
     assert [use.used for use in (await store.snapshot(fleet)).pool] == [1, 0]
+
+
+async def test_a_denial_by_the_pool_alone_is_no_quota_event(store: Store) -> None:
+    plan = replace(WEB, breaker=replace(BREAKER, quota=QuotaEventPlan(1, 60 * SECOND_US, by_controller=True)))
+    plan = replace(plan, standing=standing(pods=4))
+    await mark_complete(store, plan)
+    await store.mark_pool_complete(plan)
+    for uid in "abc":
+        await ask(store, plan, uid)
+    assert [use.of for use in (await ask(store, plan, "d")).over] == [Holder.POOL]
+    assert await read_state(store, plan) is State.CLOSED
+    await observe(store, plan, "e")
+    assert {use.of for use in (await ask(store, plan, "d")).over} == {Holder.POOL, Holder.STANDING}
+    assert await read_state(store, plan) is State.OPEN
 
 
 async def test_a_dry_run_counts_nothing(store: Store) -> None:

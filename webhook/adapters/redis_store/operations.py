@@ -256,7 +256,7 @@ def _list_charge_keys(planned: PreparedPlan, charged: PlanKeys, scope: str, uid:
 
 def _find_pool_live(planned: PreparedPlan, charged: PlanKeys) -> str | bool:
     """Return the key of the live Pods of a pool that a Pod was charged to; False if they are not limited."""
-    return charged.pool_live if planned.pool_live else False
+    return charged.pool_live if planned.plan.pool_standing is not None else False
 
 
 def _find_scope_and_keys(planned: PreparedPlan, seen: Acquire | Booking | Sighting) -> tuple[str, tuple[str, ...]]:

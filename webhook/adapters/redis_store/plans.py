@@ -35,8 +35,6 @@ class PreparedPlan:
     head: Raw
     details: Raw
     longest_us: int
-    pool_live: tuple[str, ...]
-    """The key of the live Pods of its pool, if they are limited: the script has its name in the details."""
 
 
 class PlanCache:
@@ -54,9 +52,15 @@ class PlanCache:
             keys = self.make_keys(plan, plan.service, fleet=plan.fleet)
             details = encode_details(plan, self._cluster, self._channel, keys.pool_live)
             head = encode_plan(plan, len(keys.pods) + 1, len(details))
-            names = PlanKeyNames(home=keys.home, ring=keys.ring, breaker=keys.breaker, waits=keys.waits, live=keys.live)
-            pooled = (keys.pool_live,) if plan.pool_standing is not None else ()
-            known = PreparedPlan(plan, keys, names, Raw(head), Raw(details), longest_us, pooled)
+            names = PlanKeyNames(
+                home=keys.home,
+                ring=keys.ring,
+                breaker=keys.breaker,
+                waits=keys.waits,
+                live=keys.live,
+                pool_live=keys.pool_live if plan.pool_standing is not None else keys.live,
+            )
+            known = PreparedPlan(plan, keys, names, Raw(head), Raw(details), longest_us)
             self._known[id(plan)] = known
         return known
 

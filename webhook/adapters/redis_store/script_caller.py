@@ -112,8 +112,6 @@ class ScriptCaller:
             if number is None:
                 number = numbers[planned] = len(numbers) + 1
                 plans += self._make_plan(planned, number_of)
-                for key in planned.pool_live:
-                    number_of(key)  # a key that the script finds by its name
             begin = len(asked)
             asked += (0, operation.name, number, *map(number_of, operation.keys), *operation.arguments)
             asked[size_at] = len(asked) - begin

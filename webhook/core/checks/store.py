@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.kubernetes.quantity import Duration
+from webhook.core.quota import STANDING
 
 
 def _explain_no_redis(facts: ClusterFacts) -> str:
@@ -82,8 +83,7 @@ def _list_counters(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
 
 
 def _find_longest_window(row: Json) -> tuple[float, str]:
-    # A row with "enforced" is a limit on live Pods, which has no window.
-    windows = [window["window"] for window in row["windows"] if "enforced" not in window]
+    windows = [window["window"] for window in row["windows"] if window["window"] != STANDING]
     lengths = [(Duration.parse(window).us / 1_000_000, window) for window in windows]
     return max(lengths, default=(0.0, ""))
 

@@ -66,7 +66,10 @@ def _acquire_pod(state: TagState, request: Acquire, now_us: int) -> Receipt:
         generation = breaker.record.generation
         probe = breaker.take_probe(request.uid, request.event_source)
         charge_pod(state, plan, request, now_us, now_us, generation=generation, probe=probe)
-        used = _add_cost(state, plan, request, used, now_us)
+        if standing is None:
+            used = _add_cost(used, plan, request.cost)
+        else:  # of live Pods it is not the cost that was added
+            used, _ = state.judge(plan, scope, NO_COST, now_us)
     elif request.counts_as_event and refused is DeniedBy.QUOTA and any(use.of is not Holder.POOL for use in over):
         breaker.record_quota_event(
             request.event_source
@@ -211,12 +214,8 @@ def _confirm(state: TagState, uid: str, record: PodRecord, now_us: int) -> None:
         state.live_pods.wait_for(uid, record.charged_at_us - 1)
 
 
-def _add_cost(state: TagState, plan: CounterPlan, request: Acquire, used: list[int], now_us: int) -> list[int]:
-    """Return what each limit holds after a charge; of live Pods it is not the cost that was added."""
-    if not plan.limits_live_pods:
-        return [has + request.cost.get(name, 0) for has, name in zip(used, plan.limited, strict=True)]
-    held, _ = state.judge(plan, plan.scope_of(request), NO_COST, now_us)
-    return held
+def _add_cost(used: list[int], plan: CounterPlan, cost: Cost) -> list[int]:
+    return [has + cost.get(name, 0) for has, name in zip(used, plan.limited, strict=True)]
 
 
 def split_by_mode(

@@ -47,6 +47,7 @@ class PlanKeyNames(NamedTuple):
     breaker: str
     waits: str
     live: str
+    pool_live: str  # only declared: the few calls that use it have its name in the details
 
 
 PLAN_IN_CALL: Names = ("is_counted", "settled")

@@ -21,7 +21,9 @@ end
 -- Whether a limit of the service itself is exceeded, of its windows or on its live Pods.
 local function is_of_its_own(b, over)
   for _, use in ipairs(over) do
-    if use[OVER_NUMBER] <= b.own_limits or use[OVER_NUMBER] > b.limits then
+    local number = use[OVER_NUMBER]
+    local is_of_pool = b.pool_standing and number > b.limits + #b.standing
+    if number <= b.own_limits or number > b.limits and not is_of_pool then
       return true
     end
   end
