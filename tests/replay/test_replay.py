@@ -491,6 +491,50 @@ def test_pods_of_an_unlimited_period_count_when_a_limit_is_set(tmp_path: Path) -
     assert read_standing(done.lines[-1]) == {"pods": 2}, "b and stays, but neither the dry run nor those that ended"
 
 
+def test_live_pods_of_a_pool_are_limited_and_guaranteed(tmp_path: Path) -> None:
+    head = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
+    pools = "pools: [{name: prod, standing: {hard: {pods: 3}}}]\n"
+    web = "services:\n- {name: web, match: {namespaces: [web]}, pool: prod}\n"
+    web += "- {name: pay, match: {namespaces: [pay]}, pool: prod"
+    (tmp_path / "policy.yaml").write_text(f"{head}{pools}{web}, guaranteed: {{standing: {{hard: {{pods: 2}}}}}}}}\n")
+    (tmp_path / "shared.yaml").write_text(f"{head}{pools}{web}}}\n")
+    pod = {"metadata": {"generateName": "p-"}, "spec": {"containers": [{"name": "c"}]}}
+
+    def create(at: int, namespace: str, uid: str) -> Json:
+        return {"at": at, "pod": pod, "namespace": namespace, "uid": uid}
+
+    events: list[Json] = [
+        *(create(1, "web", uid) for uid in ("w1", "w2")),
+        *(create(1, "pay", uid) for uid in ("p1", "p2", "p3")),
+        {"at": 2, "deleted": "p1"},
+        create(2, "web", "w3"),
+        {"at": 3, "policy": "shared.yaml"},
+        create(3, "web", "w4"),
+        {"at": 4, "policy": "policy.yaml"},
+        {"at": 5, "deleted": "w4"},
+        create(5, "web", "w5"),
+        create(5, "pay", "p4"),
+    ]
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    done = podgate("replay", path, "--policy", tmp_path / "policy.yaml")
+    assert done.code == 0, done.err
+    asked = {line["uid"]: line["status"]["code"] for line in done.lines if "decision" in line}
+    assert asked == {
+        "w1": 200,
+        "w2": 429,
+        "p1": 200,
+        "p2": 200,
+        "p3": 429,
+        "w3": 429,
+        "w4": 200,
+        "w5": 429,
+        "p4": 200,
+    }
+    [use] = done.lines[-1]["used"]
+    assert (use["of"], use["name"], use["window"], use["used"]) == ("pool", "prod", "standing", 3)
+
+
 def test_pods_of_an_outage_wait_and_are_released_as_the_limits_allow() -> None:
     """None is denied that may be gated, and none is admitted without the store, whether its service queues or not."""
     lines = play("gated_on_overload")

@@ -1,5 +1,7 @@
 """Guarantees of a policy: from the document to plans, denials, status, waiting Pods and lint."""
 
+import dataclasses
+
 import click
 import msgspec
 import pytest
@@ -33,6 +35,17 @@ services:
   pool: prod
   guaranteed: {windows: [{window: 60s, hard: {pods: 3, requests.cpu: 2500m}}]}
 """
+LIVE = """\
+pools: [{name: prod, windows: [{window: 1m, hard: {pods: 50}}], standing: {hard: {pods: 5, cpu: "4"}}}]
+services:
+- name: web
+  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}
+  pool: prod
+- name: pay
+  match: {namespaces: [shop]}
+  pool: prod
+  guaranteed: {standing: {hard: {pods: 3, requests.cpu: 2500m}}}
+"""
 UNGUARANTEED = SERVICES.partition("  guaranteed")[0]
 NOW_US = 1_800_000_000_000_000
 
@@ -44,6 +57,11 @@ def policy(services: str = SERVICES) -> CompiledPolicy:
 def build_snapshot(use: Use, guarantee: GuaranteeUse) -> ServiceSnapshot:
     cpu = Use("1m", "cpu", 0, 4000, 1, 0, Holder.POOL, "prod")
     return ServiceSnapshot(NOW_US, pool=(replace(use, guarantee=guarantee), cpu))
+
+
+def replace_snapshots(status: ServerStatus) -> ServerStatus:
+    """Return a status without any answer of the store."""
+    return dataclasses.replace(status, snapshots={})
 
 
 def list_advice(services: str) -> list[str]:
@@ -81,6 +99,50 @@ async def test_a_denial_tells_what_is_guaranteed_and_kept() -> None:
         large = gate.build_owned_pod("l", containers=[{"name": "c", "resources": resources}])
         message = (await gate.validate(object=large)).status.message
         assert f"the request exceeds {reason} can never pass" in message
+
+
+def test_a_plan_has_guarantees_of_live_pods() -> None:
+    plans = policy(LIVE).plans
+    assert [found and found.others for found in plans["web"].guarantees] == [
+        None,
+        (("pods pay", 3),),
+        (("requests.cpu pay", 2500),),
+    ]
+    assert [most for _, most in plans["web"].ceilings] == [50, 2, 1500]
+    assert policy(LIVE.replace("guaranteed: {standing", "modes: {} #")).plans["web"].pool_standing is not None
+
+
+async def test_a_denial_by_live_pods_of_a_pool_tells_what_is_guaranteed_and_kept() -> None:
+    gate = Gate(load(f"{HEAD}{LIVE}".encode(), Purpose.REVIEW).policy)
+    await gate.store.mark_pool_complete(gate.compiled.plans["web"])
+    for number in range(2):
+        assert (await gate.validate(object=gate.build_owned_pod(f"w{number}"))).allowed
+    denied = await gate.validate(object=gate.build_owned_pod("w2"))
+    assert denied.status.message.endswith(
+        "pool prod: pods live at one time: hard 5, used 2, asked 1, kept for others 3; could pass when enough of the"
+        " pool's live Pods have ended"
+    )
+
+
+def test_status_shows_live_pods_of_a_pool_guaranteed_shared_and_left() -> None:
+    compiled, snapshots = policy(LIVE), {}
+    for name, guarantee in (("web", GuaranteeUse(0, 0, 2)), ("pay", GuaranteeUse(3, 1, 0))):
+        use = Use("standing", "pods", 2, 5, 1, 0, Holder.POOL, "prod", guarantee=guarantee)
+        cpu = Use("standing", "cpu", 0, 4000, 1, 0, Holder.POOL, "prod", guarantee=GuaranteeUse(2500, 0, 0))
+        window = Use("1m", "pods", 2, 50, 1, 0, Holder.POOL, "prod")
+        snapshots[name] = ServiceSnapshot(NOW_US, pool=(window, use, cpu), is_pool_standing_known=False)
+    status = ServerStatus("0", NOW_US, NOW_US, policy=compiled.loaded, plans=compiled.plans, snapshots=snapshots)
+    document = render_server_status(status)
+    [pool], [_, member] = document["pools"], document["services"]
+    row = next(row for row in pool["windows"] if (row["window"], row["resource"]) == ("standing", "pods"))
+    assert [row[key] for key in ("enforced", "guaranteed", "shared", "sharedLeft")] == [False, 3, 2, 1]
+    assert member["guaranteed"][0] == {"window": "standing", "resource": "pods", "hard": 3, "used": 1, "left": 2}
+    page = click.unstyle("\n".join(format_status(document)))
+    assert "prod: limits on live Pods are not enforced: the live Pods of all its services are not known" in page
+    assert "prod: pods live at one time: 3 guaranteed, 2 shared, of which 1 left" in page
+    assert "pay: guaranteed 3 pods live at one time of pool prod: 1 used, 2 left" in page
+    unread = render_server_status(replace_snapshots(status))
+    assert [row["hard"] for row in unread["pools"][0]["windows"]] == [50, 5, "4"]
 
 
 @pytest.mark.parametrize("used", [(0, 0), (2, 1), (2, 3), (1, 4)])
