@@ -203,6 +203,35 @@ def test_the_earlier_commit_refunds_a_pod_of_a_guarantee_to_the_pool(
     stage.runner.run(run_both())
 
 
+def test_the_earlier_commit_leaves_a_live_pod_of_a_pool_to_the_repair(
+    pair: tuple[Stage, EarlierStore], clock: HandClock
+) -> None:
+    """It knows no live Pods of pools: the controller finds the Pod in the store only, and drops it."""
+    stage, earlier = pair
+    clock.us = START_US
+    name = stage.name()
+    limited = next(plan for plan in PLANS if plan.pool_standing is not None and plan.service == "payment-api")
+    without = next(
+        number
+        for number, plan in enumerate(PLANS)
+        if plan.pool is not None and plan.service == "payment-api" and number not in GUARDED
+    )
+    plan = plan_of_example(limited, name)
+
+    async def run_both() -> None:
+        for uid in "ab":
+            assert (await run_step(stage.store, plan, ("acquire", uid, {"pods": 1}, "x", False, "user:a"), 0)).charged
+        assert earlier.run(name, without, clock.us, ("refund", "a")) is True
+        held = await run_step(stage.store, plan, ("stand of pool",), 0)
+        assert (set(held), held["a"].service) == ({"a"}, plan.service), "only b is still waited for"
+        await run_step(stage.store, plan, ("drop", [("a", "")]), 0)
+        assert await run_step(stage.store, plan, ("stand of pool",), 0) == {}
+        uses = [use for use in (await stage.store.snapshot(plan)).pool if use.resource == "pods"]
+        assert [(use.window, use.used) for use in uses] == [("1s", 1), ("64s", 1), ("standing", 1)]
+
+    stage.runner.run(run_both())
+
+
 def _compare(stage: Stage, earlier: EarlierStore, clock: HandClock, first: int, turns: Sequence[Turn]) -> None:
     clock.us = START_US
     stage.reports.clear()
