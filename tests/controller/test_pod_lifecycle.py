@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from tests.controller.controller_simulation import WEB, ControllerSimulation, compile_policy, pod
 from tests.controller.pod_lifecycle import wait_until
+from tests.core.rollout.policies import build_canary, write_divided
 from webhook.controller.pending_sightings import SIGHTINGS_MAX, PendingSightings
 from webhook.controller.pod_index import DELETED_POD_KEPT_US, DELETED_PODS_MAX, PodIndex
 from webhook.core.kubernetes.pod import Container, OwnerReference, Resources
@@ -284,6 +285,23 @@ async def test_recompiled_equal_policy_is_not_new() -> None:
     await simulation.run_all()
     simulation.policy = compile_policy()
     assert not simulation.tracker.needs_new_list()
+
+
+async def test_a_candidate_that_comes_or_goes_reevaluates_all_pods() -> None:
+    """What observers know of Pods is by both policies of a canary: `VariantPods` acts on the variants of both."""
+    simulation = ControllerSimulation()
+    stable, divided = WEB, write_divided("spot", "on-demand")
+    canary = build_canary(stable, WEB + divided)
+    simulation.policy = canary
+    await simulation.run_all()
+    simulation.policy = build_canary(stable, WEB + divided)
+    assert not simulation.tracker.needs_new_list(), "compiled again"
+    simulation.policy = build_canary(stable, WEB + write_divided("arm", "on-demand"))
+    assert simulation.tracker.needs_new_list(), "another candidate"
+    simulation.watch.list_again()
+    await simulation.run_all()
+    simulation.policy = compile_policy(stable)
+    assert simulation.tracker.needs_new_list(), "no candidate"
 
 
 async def test_changed_namespace_labels_reevaluate_all_pods() -> None:

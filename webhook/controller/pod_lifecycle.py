@@ -209,7 +209,7 @@ class PodTracker:
         if compiled is None:
             return False
         if compiled is not self.compiled:
-            if self.compiled is None or compiled.policy != self.compiled.policy:
+            if self.compiled is None or not compiled.assigns_as(self.compiled):
                 return True
             self.compiled = compiled  # compiled again from the same document
         return any(

@@ -83,6 +83,10 @@ class CompiledPolicy:
         self._excepted: LruCache[tuple[int, ...], CompiledPolicy] = LruCache(_EXCEPTED_MAX)
         """By the identities of the exceptions, which live as long as the policy."""
 
+    def assigns_as(self, other: "CompiledPolicy") -> bool:
+        """Return whether another one, compiled again, assigns each Pod to the same service and variant."""
+        return self.policy == other.policy and not other.has_canary
+
     def list_shares(self) -> tuple[tuple[str, SharesPlan], ...]:
         """Return each service that divides its Pods, with how it does."""
         return tuple(self.shares.items())

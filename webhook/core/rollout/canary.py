@@ -42,6 +42,12 @@ class BasePolicy(CompiledPolicy):
         self._reach = reach
         self._service_keys = service_keys
 
+    def assigns_as(self, other: CompiledPolicy) -> bool:
+        """Return whether another one is of the same policies. Pods know the candidate by its hash."""
+        if not isinstance(other, BasePolicy) or self.canary.hash != other.canary.hash:
+            return False
+        return self.policy == other.policy and self.canary.policy == other.canary.policy
+
     def list_shares(self) -> tuple[tuple[str, SharesPlan], ...]:
         """Return how services divide their Pods, by the policy in force and by the candidate."""
         return (*super().list_shares(), *self.canary.list_shares())
