@@ -166,6 +166,16 @@ def test_overrides_of_a_variant_are_listed_and_ended_apart(file: Path) -> None:
     assert load(file.read_bytes()).entries == (), "without a variant it ends all"
 
 
+def test_a_variant_that_the_former_policy_of_a_rollout_may_have_is_written_with_a_warning(file: Path) -> None:
+    policy = file.parent / "policy.yaml"
+    steps = "rollout: {canary: {steps: [{namespaces: [stage]}]}}\nservices:"
+    policy.write_text(POLICY.replace("services:", steps))
+    done = podgate("breaker", "open", "divided", "--variant", "gpu", *FOR, "--policy", policy)
+    assert done.code == 0, done.err
+    assert entry_fields(file) == {"variant": "gpu", "breaker": "ForcedOpen"}
+    assert "warning: divided: variant: gpu: no such variant; variants with a breaker: spot; the policy that" in done.err
+
+
 @pytest.mark.parametrize("verb", ["open", "close", "reset"])
 @pytest.mark.parametrize(
     ("service", "variant", "reason"),

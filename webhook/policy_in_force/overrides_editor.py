@@ -154,8 +154,19 @@ def _check_service(policy: Policy, service: str) -> None:
         raise NoSuchServiceError(f"no service {service!r}: the policy has {', '.join(names)}")
 
 
+def find_doubt(policy: Policy | None, entry: Override) -> str:
+    """Return why an entry may have no effect although it is not refused, "" if it has one.
+
+    While a policy comes into force in steps, the one that it replaces may have a variant that it lacks.
+    """
+    if policy is None or policy.rollout is None or entry.variant is None:
+        return ""
+    idle = list_remarks(policy, entry)
+    return f"{'; '.join(idle)}; the policy that this one replaces in steps may have it" if idle else ""
+
+
 def _check_effect(policy: Policy, entry: Override) -> None:
     """Reject an entry without effect, which an operator in an incident would not notice."""
     _check_service(policy, entry.service)
-    if idle := list_remarks(policy, entry):
+    if (idle := list_remarks(policy, entry)) and not find_doubt(policy, entry):
         raise UserError(f"{entry.service}: {'; '.join(idle)}", "see podgate policy render for what the service has")

@@ -125,6 +125,13 @@ def test_a_variant_without_a_breaker_is_told(body: str, remark: str) -> None:
     assert list_remarks(LOADED.policy, entry) == ((remark,) if remark else ())
 
 
+def test_a_variant_that_the_candidate_of_a_canary_has_is_not_without_effect() -> None:
+    [entry] = entries("service: plain, variant: spot, breaker: ForcedOpen")
+    candidate = {"plain": CompiledPolicy(LOADED).services["web"]}
+    assert list_remarks(LOADED.policy, entry, candidate) == ()
+    assert list_remarks(LOADED.policy, entry, {"plain": CompiledPolicy(LOADED).services["tried"]}) != ()
+
+
 def test_an_exception_divides_by_the_breakers_of_the_service() -> None:
     body = "service: web, workload: {namespace: shop, kind: Deployment, name: web}, quotaFactor: 2"
     compiled = apply("service: web, variant: spot, breaker: ForcedOpen")

@@ -24,6 +24,7 @@ from webhook.policy_in_force.overrides_editor import (
     UNCHECKED,
     Combination,
     OverridesEditor,
+    find_doubt,
     parse_new_entry,
     read_checking_policy,
 )
@@ -149,8 +150,11 @@ def put(where: OverridesLocation, terms: OverrideTerms, plain: dict[str, Any]) -
 
     async def run() -> tuple[Override, str]:
         async with _open_store(where) as store:
-            editor = OverridesEditor(store, await _read_policy(where, store), read_now_us)
-            return await editor.add(entry, terms.combination), store.place
+            policy = await _read_policy(where, store)
+            result = await OverridesEditor(store, policy, read_now_us).add(entry, terms.combination)
+            if doubt := find_doubt(policy, entry):
+                click.echo(escape_line(f"warning: {entry.service}: {doubt}"), err=True)
+            return result, store.place
 
     result, place = asyncio.run(run())
     click.echo(escape_line(f"{entry.service}: {result}"))

@@ -16,6 +16,7 @@ from webhook.errors import NoSuchServiceError, UserError
 from webhook.policy_in_force.overrides_editor import (
     Combination,
     OverridesEditor,
+    find_doubt,
     parse_new_entry,
     read_checking_policy,
 )
@@ -93,7 +94,8 @@ async def write_entry(hands: Hands, asked: PageRequest, entry: Override, form: F
         policy, unchecked = await read_checking_policy(store)
         editor = OverridesEditor(store, policy, asked.reader.now_us)
         result = await editor.add(entry, _COMBINATIONS[form["combine"]][0])
-        warning = f"; {unchecked}" if unchecked else ""
+        doubt = unchecked or find_doubt(policy, entry)
+        warning = f"; {doubt}" if doubt else ""
         return f"{result.service}: {result}; written to {store.place}{warning}"
 
 

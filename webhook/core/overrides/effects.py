@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -99,12 +100,20 @@ def list_released_uids(live: LiveOverrides) -> frozenset[str]:
     return frozenset(pod.uid for entry in live.list_all() for pod in entry.release_pods)
 
 
-def list_remarks(policy: Policy, entry: Override) -> tuple[str, ...]:
-    """Return remarks on the parts of an entry without effect. They are no errors: the policy may change."""
+def list_remarks(
+    policy: Policy, entry: Override, candidate: Mapping[str, Service] = MappingProxyType({})
+) -> tuple[str, ...]:
+    """Return remarks on the parts of an entry without effect. They are no errors: the policy may change.
+
+    `candidate`: services of a canary's, in which an entry of a variant has an effect too.
+    """
     service = next((service for service in policy.services if service.name == entry.service), None)
     if service is None:
         return ("no such service in the policy in force",)
     if entry.variant is not None:
+        other = candidate.get(entry.service)
+        if other is not None and entry.variant in other.breaker_variants:
+            return ()
         return tuple(_find_idle_variant(service, entry.variant))
     return (*_find_idle(service, entry), *_find_idle_queue(policy, service, entry))
 

@@ -264,7 +264,7 @@ def _merge_overrides(entries: Sequence[Override]) -> Override:
 def _render_override(entry: Override, status: ServerStatus) -> dict[str, Any]:
     """Return an override; `withoutEffect` has the parts that change nothing under the current policy."""
     done = {key: value for key, value in entry.encode_plain().items() if key != "service"}
-    idle = list_remarks(status.policy.policy, entry) if status.policy else ()
+    idle = list_remarks(status.policy.policy, entry, status.candidate) if status.policy else ()
     left = max(0, round_up_seconds(entry.until_us - status.now_us))
     return {**done, "remainingSeconds": left, "withoutEffect": list(idle)}
 
