@@ -12,6 +12,9 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 FRONT_PROXY = "front-proxy-client"
 
+KEPT_AS_IT_IS = {"kwok.x-k8s.io/status": "custom"}
+"""Annotation of a Pod whose status only the test writes: kwok would end each Pod of a Job at once."""
+
 SCHEDULERS = ("default-scheduler", "podgate-scheduler")
 
 _CONTROLLERS = (
@@ -123,6 +126,7 @@ def kwok(binaries: Binaries, folder: Path, kubeconfig: Path, kubelet_port: int =
         "manageAllNodes": True,
         "cidr": "10.64.0.0/16",
         "nodeLeaseDurationSeconds": 40,
+        "disregardStatusWithAnnotationSelector": ",".join(f"{key}={value}" for key, value in KEPT_AS_IT_IS.items()),
     }
     path = write_json(folder / "kwok.json", {**configuration, "options": options})
     return [

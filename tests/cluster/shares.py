@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from tests.cluster.controller_fixture import ControllerFixture
@@ -22,6 +23,8 @@ NODES = tuple(
 SPLIT = Split((SPOT, ON_DEMAND), (80, 20), base_variant=1, base_pods=2)
 _MERGE = "application/merge-patch+json"
 WORKLOADS = {"Deployment": "deployments", "StatefulSet": "statefulsets", "ReplicaSet": "replicasets"}
+_SIZES = {"Deployment": (3, 5, 10, 12, 20, 30, 50), "StatefulSet": (3, 5, 10, 12, 20)}
+"""To which a random script scales them: a StatefulSet replaces one Pod after another."""
 
 
 def build_shares(**terms: Any) -> dict[str, Any]:
@@ -115,6 +118,29 @@ class Workload:
     def delete_pod(self, name: str) -> None:
         self.running.plane.api.request("DELETE", f"/api/v1/namespaces/{self.namespace}/pods/{name}")
 
+    # --- at random ---
+
+    def scale_at_random(self, generator: Random) -> str:
+        """Scale down only from rest, because a ReplicaSet deletes Pods that are not ready first."""
+        replicas = generator.choice(_SIZES[self.kind])
+        if replicas < self.replicas and self.kind == "Deployment":
+            self.wait()
+        self.scale(replicas)
+        return f"{self.name} scaled to {replicas}"
+
+    def replace_at_random(self, _: Random) -> str:
+        self.roll_out()
+        return f"{self.name} rolled out"
+
+    def delete_at_random(self, generator: Random) -> str:
+        names = [pod["metadata"]["name"] for pod in self.list_pods()]
+        chosen = generator.sample(names, min(len(names), generator.randint(1, 6)))
+        for name in chosen:
+            self.delete_pod(name)
+        return f"{len(chosen)} Pods of {self.name} deleted"
+
+    # --- at rest ---
+
     def is_at_rest(self) -> bool:
         """Return whether the workload has exactly the Pods that it asks for, all of them ready."""
         found = self.running.plane.api.get(self.path)
@@ -136,12 +162,15 @@ class Workload:
             counts[variant] += 1
         return counts
 
+    def count_expected(self) -> dict[str, int]:
+        return SPLIT.count_by_variant(self.replicas)
+
     def list_slots(self) -> list[int]:
         return sorted(int(pod["metadata"]["annotations"][SLOT_ANNOTATION]) for pod in self.list_pods())
 
     def describe(self) -> str:
         """Return the difference to the exact split, "" without one."""
-        expected, found = SPLIT.count_by_variant(self.replicas), self.count_variants()
+        expected, found = self.count_expected(), self.count_variants()
         if found == expected:
             return ""
         notes = [f"{found} of {expected}, slots {self.list_slots()}", *self.history]

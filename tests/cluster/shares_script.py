@@ -23,7 +23,7 @@ class Script:
         self._running, self._redis, self._workloads = running, redis, workloads
         self._generator = random.Random(seed)  # noqa: S311  not for secrets
         self._acts: tuple[Callable[[], str], ...] = (
-            *(self._scale, self._scale, self._roll_out, self._delete_pods, self._rest),
+            *(self._scale, self._scale, self._replace, self._delete_pods, self._rest),
             *(self._deny, self._flush, self._kill_server),
         )
 
@@ -38,25 +38,13 @@ class Script:
         return self._generator.choice(self._workloads)
 
     def _scale(self) -> str:
-        """Scale a workload: down only from rest, because a ReplicaSet deletes Pods that are not ready first."""
-        workload, replicas = self._choose(), self._generator.choice((3, 5, 10, 12, 20, 30, 50))
-        if replicas < workload.replicas:
-            workload.wait()
-        workload.scale(replicas)
-        return f"{workload.name} scaled to {replicas}"
+        return self._choose().scale_at_random(self._generator)
 
-    def _roll_out(self) -> str:
-        workload = self._choose()
-        workload.roll_out()
-        return f"{workload.name} rolled out"
+    def _replace(self) -> str:
+        return self._choose().replace_at_random(self._generator)
 
     def _delete_pods(self) -> str:
-        workload = self._choose()
-        names = [pod["metadata"]["name"] for pod in workload.list_pods()]
-        chosen = self._generator.sample(names, min(len(names), self._generator.randint(1, 6)))
-        for name in chosen:
-            workload.delete_pod(name)
-        return f"{len(chosen)} Pods of {workload.name} deleted"
+        return self._choose().delete_at_random(self._generator)
 
     def _rest(self) -> str:
         for workload in self._workloads:

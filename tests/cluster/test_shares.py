@@ -11,12 +11,14 @@ from tests.cluster.controller_fixture import ControllerFixture, controller_fixtu
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.shares import ON_DEMAND, SPLIT, SPOT, Workload, build_policy, two_kinds_of_nodes
+from tests.cluster.shares_jobs import DividedJob
 from tests.cluster.shares_script import Script
 from tests.redis_servers import RedisServer, names, program
 from tests.timeouts import HANG_SECONDS
+from webhook.core.shares import SLOT_ANNOTATION
 
 IS_SOAK = os.environ.get("PODGATE_TEST_SHARES") == "soak"
-SEEDS, ACTS = (range(30), 10) if IS_SOAK else (range(2), 6)
+SEEDS, ACTS, MIXED_ACTS = (range(30), 10, 20) if IS_SOAK else (range(2), 6, 9)
 NAMESPACE, LOST = "shares", "shares-lost"
 UNSCHEDULABLE_FOR = "30s"
 """The shortest time that a policy may have."""
@@ -46,6 +48,13 @@ def create(running: ControllerFixture, kind: str, name: str, replicas: int) -> W
     return workload
 
 
+def create_job(running: ControllerFixture, mode: str, name: str, parallelism: int) -> DividedJob:
+    job = DividedJob(running, mode, NAMESPACE, name, parallelism)
+    job.create()
+    job.wait()
+    return job
+
+
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_a_workload_is_divided_at_each_step_of_its_growth_and_its_shrinking(
     running: ControllerFixture, kind: str
@@ -70,6 +79,48 @@ def test_a_random_script_ends_in_the_exact_split(running: ControllerFixture, red
         workload.scale(0)
     assert not differences, "\n".join(differences)
     assert SPLIT.count_by_variant(10) == {"spot": 6, "on-demand": 4}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_script_of_a_stateful_set_and_of_jobs_ends_in_the_exact_split(
+    running: ControllerFixture, redis: RedisServer, seed: int
+) -> None:
+    workloads = [
+        create(running, "StatefulSet", f"s{seed}-set", 10),
+        *(create_job(running, mode, f"s{seed}-{mode.lower()}", 10) for mode in ("Indexed", "NonIndexed")),
+    ]
+    Script(running, redis, workloads, seed).play(MIXED_ACTS)
+    for workload in workloads:
+        workload.wait()
+    differences = [found for workload in workloads if (found := workload.describe())]
+    for workload in workloads:
+        workload.scale(0)
+    assert not differences, "\n".join(differences)
+
+
+def test_a_job_that_shrinks_is_divided_exactly_again_once_the_pods_of_later_slots_have_ended(
+    running: ControllerFixture,
+) -> None:
+    """A Job deletes its youngest Pods, whatever their slots and costs."""
+    job = create_job(running, "NonIndexed", "shrinks", 10)
+    time.sleep(1.1)  # the API server's times are whole seconds
+    first = [pod for pod in job.list_pods() if int(pod["metadata"]["annotations"][SLOT_ANNOTATION]) <= 3]
+    for pod in first:
+        job.end_pod(pod, "Succeeded")
+    job.wait()
+    assert job.describe() == "", "the youngest Pods have the first slots"
+    job.scale(5)
+    job.wait()
+    slots = job.list_slots()
+    assert len({*slots}) == 5
+    assert slots != [1, 2, 3, 4, 5]
+    for pod in job.list_pods():
+        if int(pod["metadata"]["annotations"][SLOT_ANNOTATION]) > 5:
+            job.end_pod(pod, "Succeeded")
+    running.plane.wait(lambda: job.list_slots() == [1, 2, 3, 4, 5], "the free slots to be taken")
+    job.wait()
+    assert job.describe() == ""
+    job.scale(0)
 
 
 def cordon(running: ControllerFixture, *, on: bool) -> None:
