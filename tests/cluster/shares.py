@@ -149,6 +149,9 @@ class Workload:
         is_observed = status.get("observedGeneration") == found["metadata"]["generation"]
         return is_observed and counts == [self.replicas] * 3 and len(self.list_pods()) == self.replicas
 
+    def count_ready(self) -> int:
+        return int(self.running.plane.api.get(self.path)["status"].get("readyReplicas", 0))
+
     def wait(self, timeout_seconds: float = 120.0) -> None:
         what = f"{self.kind} {self.name} to have {self.replicas} ready Pods"
         self.running.plane.wait(self.is_at_rest, what, "kube-controller-manager", timeout_seconds=timeout_seconds)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import kubelet_reports
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
@@ -121,6 +122,37 @@ def test_a_job_that_shrinks_is_divided_exactly_again_once_the_pods_of_later_slot
     job.wait()
     assert job.describe() == ""
     job.scale(0)
+
+
+def shrink_while_not_ready(workload: Workload, replicas: int) -> None:
+    """Let as many Pods lose their readiness as are to go, from slot 3 on, and scale the Deployment down."""
+    lost = range(3, 3 + workload.replicas - replicas)
+    for pod in workload.list_pods():
+        if int(pod["metadata"]["annotations"][SLOT_ANNOTATION]) in lost:
+            path = f"/api/v1/namespaces/{workload.namespace}/pods/{pod['metadata']['name']}"
+            kubelet_reports.write(workload.running.plane, path, kubelet_reports.unready())
+    workload.running.plane.wait(lambda: workload.count_ready() == replicas, "Pods not to be ready")
+    workload.scale(replicas)
+    workload.wait()
+    assert workload.list_slots() == [slot for slot in range(1, replicas + len(lost) + 1) if slot not in lost]
+
+
+def test_holes_of_a_scale_down_of_pods_that_are_not_ready_are_filled_by_growth_and_by_a_rollout(
+    running: ControllerFixture,
+) -> None:
+    """The ReplicaSet deletes two Pods of spot nodes, where the split would give up one of each kind."""
+    workload = create(running, "Deployment", "unready", 10)
+    shrink_while_not_ready(workload, 8)
+    assert workload.count_variants() == {SPOT: 4, ON_DEMAND: 4} != SPLIT.count_by_variant(8)
+    workload.scale(10)
+    workload.wait()
+    assert workload.list_slots() == [*range(1, 11)]
+    shrink_while_not_ready(workload, 8)
+    workload.roll_out()
+    workload.wait()
+    assert workload.describe() == ""
+    assert workload.list_slots() == [*range(1, 9)]
+    workload.scale(0)
 
 
 def cordon(running: ControllerFixture, *, on: bool) -> None:
