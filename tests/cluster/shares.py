@@ -56,12 +56,12 @@ def build_policy(namespaces: Mapping[str, Sequence[str]], **terms: Any) -> str:
 
 
 @contextmanager
-def two_kinds_of_nodes(plane: ControlPlane) -> Iterator[None]:
-    plane.add_nodes(*NODES)
+def two_kinds_of_nodes(plane: ControlPlane, nodes: Sequence[Mapping[str, Any]] = NODES) -> Iterator[None]:
+    plane.add_nodes(*nodes)
     try:
         yield
     finally:
-        for found in NODES:
+        for found in nodes:
             plane.delete(f"/api/v1/nodes/{found['metadata']['name']}")
 
 

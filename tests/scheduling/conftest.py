@@ -20,7 +20,7 @@ from tests.scheduling.extender_server import (
     WAKE_REQUESTS,
     ExtendedScheduler,
 )
-from tests.scheduling.metrics_api import KUBELET_ANNOTATION, kubelet_path, start_metrics_server
+from tests.scheduling.metrics_api import kubelet_path, measure_node, start_metrics_server
 from tests.scheduling.node_exporter import NodeExporters
 
 RACK = "topology.kubernetes.io/rack"
@@ -89,7 +89,7 @@ def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
     with ControlPlane(components=without_scheduler, has_metrics=True) as plane:
         plane.apply(WAKE, NUMA_CRD, *PRIORITY_CLASSES)
         start_metrics_server(plane)
-        plane.add_nodes(*(_make_node(name, **labels) for name, labels in NODES.items()))
+        plane.add_nodes(*(measure_node(node(name, **labels)) for name, labels in NODES.items()))
         plane.create_namespace(NAMESPACE)
         plane.create_namespace("podgate-system")
         plane.apply(WAKE_REQUESTS)
@@ -116,15 +116,6 @@ def other(scheduler: ExtendedScheduler) -> Iterator[None]:
     yield
     scheduler.balance(EXTENDER)
     scheduler.stop_extender(OTHER)
-
-
-def _make_node(name: str, **labels: str) -> dict[str, Any]:
-    """Return a Node whose kubelet's metrics are those of kwok."""
-    document = node(name, **labels)
-    document["metadata"]["annotations"] = {KUBELET_ANNOTATION: kubelet_path(name)}
-    addresses = {"InternalIP": "127.0.0.1", "Hostname": name}  # without one of them kwok replaces both
-    document["status"]["addresses"] = [{"type": kind, "address": address} for kind, address in addresses.items()]
-    return document
 
 
 def _kubelets(plane: ControlPlane) -> dict[str, Any]:

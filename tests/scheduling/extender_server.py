@@ -19,6 +19,7 @@ from tests.cluster.kubelet import mount_key_pair
 from tests.cluster.load_balancer import LoadBalancer, Target
 from tests.cluster.server import PODGATE
 from tests.monitoring.prometheus_server import PrometheusServer
+from tests.scheduling.metrics_api import USED_CPU
 from tests.timeouts import HANG_SECONDS
 
 NAMESPACE = "shop"
@@ -183,7 +184,7 @@ class ExtendedScheduler:
             "metadata": {
                 "name": name,
                 "labels": {"podgate.io/service": service, "app": service},
-                "annotations": {"kwok.x-k8s.io/usage-cpu": cores} if cores else {},
+                "annotations": {USED_CPU: cores} if cores else {},
             },
             "spec": {"schedulerName": SCHEDULER, "containers": [container], **selector, **spec},
         }

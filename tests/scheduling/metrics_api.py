@@ -1,5 +1,8 @@
 """The metrics API of a control plane: a metrics-server that reads the simulated kubelets, behind the aggregator."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.processes import find_free_ports
 from tests.scheduling.programs import metrics_server
@@ -7,11 +10,26 @@ from tests.scheduling.programs import metrics_server
 NAME = "metrics-server"
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 KUBELET_ANNOTATION = "metrics.k8s.io/resource-metrics-path"
+USED_CPU = "kwok.x-k8s.io/usage-cpu"
+"""Annotation of a Pod: the usage that its kubelet reports; without it a thousandth of a cpu."""
 
 
 def kubelet_path(node: str) -> str:
     """Return the path of a node's resource metrics in kwok."""
     return f"/metrics/nodes/{node}/metrics/resource"
+
+
+def measure_node(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Node whose kubelet's metrics are those of kwok."""
+    metadata, status = document["metadata"], document["status"]
+    name = metadata["name"]
+    addresses = {"InternalIP": "127.0.0.1", "Hostname": name}  # without one of them kwok replaces both
+    listed = [{"type": kind, "address": address} for kind, address in addresses.items()]
+    return {
+        **document,
+        "metadata": {**metadata, "annotations": {KUBELET_ANNOTATION: kubelet_path(name)}},
+        "status": {**status, "addresses": listed},
+    }
 
 
 def start_metrics_server(plane: ControlPlane) -> None:
