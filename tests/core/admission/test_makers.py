@@ -173,6 +173,11 @@ async def test_of_very_many_templates_the_first_are_reviewed() -> None:
     assert "only the first 16 templates are reviewed" in [step.found for step in decision.steps]
 
 
+async def test_the_path_of_a_template_is_cut() -> None:
+    decision = await review({"leader": template(), "workers": {"x" * 10_000: {"template": THEIRS}}})
+    assert len(decision.warnings[0]) < 500
+
+
 async def test_an_object_that_is_deleted_is_passed_over() -> None:
     decision = await review({}, operation="DELETE", object=None)
     assert (decision.verdict, decision.workload) == (Verdict.UNMATCHED, "")

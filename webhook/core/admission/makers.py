@@ -20,6 +20,8 @@ from webhook.core.workloads.custom_kinds import build_pod, find_templates, find_
 TEMPLATES_MAX = 16
 """How many templates of one object are reviewed: a list in it may have thousands of entries."""
 _PLACES_MAX = 2
+_PLACE_LENGTH_MAX = 200
+"""Of the path of a template in texts: a key of a mapping may be of any length."""
 _BY_IMPORTANCE = (Verdict.DEPENDS, Verdict.ADMIT, Verdict.UNMATCHED, Verdict.EXEMPT)
 
 PolicyChooser = Callable[[Half, Request], tuple[CompiledPolicy | None, bool] | None]
@@ -64,7 +66,7 @@ def list_templates(evaluation: Evaluation, choose: PolicyChooser) -> Iterator[Re
     request, (workload, maker) = evaluation.request, _require_maker(evaluation)
     paths = _find_paths(evaluation)
     for number, (at, template) in enumerate(islice(find_templates(maker.document, paths), TEMPLATES_MAX + 1)):
-        place = ".".join(map(str, at))
+        place = ".".join(map(str, at))[:_PLACE_LENGTH_MAX]
         if number == TEMPLATES_MAX:
             evaluation.note("templates", f"only the first {TEMPLATES_MAX} templates are reviewed")
         elif (wrong := find_wrong_part(template)) is not None:
