@@ -11,7 +11,7 @@ from tests.fallback.simulation import AHEAD_US, ALLOW, DENY, LOCAL, NO_QUOTA, SE
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerPlan, QuotaEventPlan
 from webhook.core.policy_fields import Mode, WhenStoreUnavailable
-from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, PoolPlan, ServiceSnapshot
+from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, PoolGuarantees, PoolPlan, ServiceSnapshot
 from webhook.errors import StoreFault, StoreUnavailableError
 from webhook.fallback import BookingCause, backlog, pending_refunds
 
@@ -712,6 +712,27 @@ async def test_snapshot_sets_the_remainder_of_every_limit(simulation: Simulation
     admitted = [await simulation.ask(plan) for _ in range(3)]
     assert [receipt.refused for receipt in admitted] == [None, None, DeniedBy.QUOTA]
     assert [(use.of, use.used, use.hard) for use in admitted[2].over] == [("service", 2, 2), ("pool", 2, 2)]
+
+
+async def test_guarantees_hold_in_the_share_by_what_the_last_snapshots_have(simulation: Simulation) -> None:
+    guarantees = PoolGuarantees({(64, "pods"): (("gold", 4),)})
+    plans = {
+        name: replace(
+            replace(LIVE, windows=(), standing=None, tag="shared", service=name),
+            pool=PoolPlan("shared", (guarantees.bind(window(64, pods=8), name),)),
+        )
+        for name in ("gold", "guest")
+    }
+    for _ in range(3):
+        await simulation.ask(plans["gold"], guard=simulation.build_guard())
+    for plan in plans.values():
+        await simulation.guard.snapshot(plan)
+    simulation.store.failure = "away"
+    admitted = {
+        name: [(await simulation.ask(plan)).charged for _ in range(6)].count(True)
+        for name, plan in reversed(plans.items())
+    }
+    assert admitted == {"guest": 4, "gold": 1}, "of 5 that are left 1 is kept"
 
 
 async def test_snapshot_per_namespace_sets_the_remainder_of_the_pool(

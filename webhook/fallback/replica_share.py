@@ -40,6 +40,7 @@ class ReplicaShare:
     def take(self, plan: CounterPlan, snapshot: ServiceSnapshot) -> None:
         """Take all figures of a service."""
         now_us = self._clock.now_us()
+        self._ledger.record_members(plan, snapshot.pool, now_us)
         for scope, uses in (snapshot.uses or {"": ()}).items():  # counted per namespace, and nothing counted yet
             self._ledger.record_reply(plan, scope, _list_used(plan, (*uses, *snapshot.pool)), now_us)
 

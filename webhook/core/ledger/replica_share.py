@@ -8,6 +8,9 @@ A Pod that asks for more than the whole share may pass within hard - used, so th
 is then at most (replicas - 1) / replicas of that Pod above its share; a second one must wait until the first has left.
 Hence all replicas together exceed hard by at most (replicas - 1) times the largest Pod, in any trailing window.
 
+Guarantees in a pool are divided alike: what a member has left of its own at the newest snapshot, or all of it. Beyond
+its part, a member leaves what others have left of theirs.
+
 If the number of replicas changes, a share uses the largest number since the last reply and within the window, because
 a replica that has left may have spent its share. So the bound holds when replicas leave; each new replica without a
 reply adds a share.
@@ -17,7 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from webhook.core.ledger.member_uses import MemberUses
 from webhook.core.ledger.window_ring import BUCKETS_LIVE, Ring
 from webhook.core.policy_fields import Mode
 from webhook.core.quota import (
@@ -26,8 +31,10 @@ from webhook.core.quota import (
     Cost,
     CounterPlan,
     DeniedBy,
+    GuaranteeUse,
     Holder,
     Limit,
+    LimitGuarantees,
     Receipt,
     Use,
     WindowPlan,
@@ -85,6 +92,33 @@ class _Window(Struct, frozen=True):
     silent_from_us: int
     replicas: int
     ordinal: int
+    members: Mapping[str, int] = {}
+    """What members of a pool had used of their guarantees, by counter."""
+
+    def fits(self, limit: Limit, amounts: Mapping[str, int], left: int, asked: int) -> bool:
+        """Return whether a Pod fits beside these amounts, if `left` of the limit is divided."""
+        room = self.compute_most(left, asked) - amounts.get(limit.counts, 0)
+        found = self.plan.find_guarantees(limit)
+        if found is not None:
+            part = self.compute_share(self._compute_left(found.counter, found.hard))
+            if amounts.get(found.counter, 0) + asked > part:
+                room -= self._compute_kept(found, amounts)
+        return asked <= room
+
+    def build_guarantee_use(self, limit: Limit, amounts: Mapping[str, int]) -> GuaranteeUse | None:
+        """Return this replica's part of a guarantee, and what it keeps for others; None without guarantees."""
+        found = self.plan.find_guarantees(limit)
+        if found is None:
+            return None
+        part = self.compute_share(self._compute_left(found.counter, found.hard))
+        return GuaranteeUse(part, amounts.get(found.counter, 0), self._compute_kept(found, amounts))
+
+    def _compute_kept(self, guarantees: LimitGuarantees, amounts: Mapping[str, int]) -> int:
+        parts = ((counter, self._compute_left(counter, hard)) for counter, hard in guarantees.others)
+        return sum(max(0, self.compute_share(left) - amounts.get(counter, 0)) for counter, left in parts)
+
+    def _compute_left(self, counter: str, hard: int) -> int:
+        return max(0, hard - self.members.get(counter, 0))
 
     def compute_share(self, left: int) -> int:
         each, rest = divmod(left, self.replicas)
@@ -109,6 +143,7 @@ class ReplicaShareLedger:
         self._replies: dict[_Account, tuple[CounterPlan, int, tuple[int, ...]]] = {}
         self._rings: dict[tuple[_Account, int], tuple[Ring, int]] = {}
         """By account and window, with the start of each ring: it has no earlier charges."""
+        self._members = MemberUses()
 
     def set_replicas(self, replicas: int, ordinal: int, now_us: int) -> None:
         """Set the number of replicas that share from now on, and this one's ordinal."""
@@ -122,6 +157,11 @@ class ReplicaShareLedger:
             replies[plan.tag, plan.pool.name] = reply
         if len(replies) > REPLIES_MAX:
             del replies[next(iter(replies))]
+
+    def record_members(self, plan: CounterPlan, pool: Sequence[Use], now_us: int) -> None:
+        """Record what a member had used of its guarantees, by a snapshot of its pool."""
+        if plan.has_guarantees:
+            self._members.record(plan, pool, now_us)
 
     def acquire(self, request: Acquire, now_us: int, ahead_us: int = 0) -> Receipt:
         """Check one Pod and, unless `peek`, count it: all or nothing."""
@@ -164,7 +204,15 @@ class ReplicaShareLedger:
         plan, scope = request.plan, request.plan.scope_of(request)
         yield from self._list_account_windows((plan.tag, plan.service, scope), plan.windows, now_us)
         if plan.pool is not None:
-            yield from self._list_account_windows((plan.tag, plan.pool.name), plan.pool.windows, now_us, plan.pool.name)
+            account, name = (plan.tag, plan.pool.name), plan.pool.name
+            pooled = self._list_account_windows(account, plan.pool.windows, now_us, name)
+            yield from self._add_members(plan.tag, pooled, now_us) if plan.has_guarantees else pooled
+
+    def _add_members(self, tag: str, windows: Iterator[_Window], now_us: int) -> Iterator[_Window]:
+        for window in windows:
+            since_us = now_us - _compute_length_us(window.plan)
+            counters = _list_counters(window.plan)
+            yield replace(window, members=self._members.list_used(tag, window.plan.seconds, counters, since_us))
 
     def _list_account_windows(
         self, account: _Account, windows: Sequence[WindowPlan], now_us: int, pool: str = ""
@@ -192,27 +240,34 @@ class ReplicaShareLedger:
             left, asked = limit.hard, cost.get(limit.counts, 0)
             if now_us < window.silent_from_us:
                 left = max(0, limit.hard - window.used.get(limit.counts, 0))
-            mine = window.ring.used(now_us).get(limit.counts, 0)
-            if not asked or mine + asked <= window.compute_most(left, asked):
+            amounts = window.ring.used(now_us)
+            if not asked or window.fits(limit, amounts, left, asked):
                 continue
             moment = self._find_free_at_us(window, limit, left, asked, now_us)
             free_at_us = None if moment is None else moment + ahead_us
-            name, share = window.plan.name, window.compute_share(left)
-            yield Use(name, limit.resource, mine, share, asked, free_at_us, window.holder, window.name)
+            mine, share = amounts.get(limit.counts, 0), window.compute_share(left)
+            use = Use(window.plan.name, limit.resource, mine, share, asked, free_at_us, window.holder, window.name)
+            yield replace(use, guarantee=window.build_guarantee_use(limit, amounts))
 
     def _find_free_at_us(self, window: _Window, limit: Limit, left: int, asked: int, now_us: int) -> int | None:
         """Return when the Pod fits here if nothing else is charged; it may fit sooner if the store answers again."""
-        ring, counts, silent_from_us = window.ring, limit.counts, window.silent_from_us
-        moment = ring.free_at_us(now_us, counts, window.compute_most(left, asked), asked)
+        ring, silent_from_us = window.ring, window.silent_from_us
+        moment = ring.find_fit_us(now_us, lambda amounts: window.fits(limit, amounts, left, asked))
         if silent_from_us <= now_us or (moment is not None and moment < silent_from_us):
             return moment
-        later = ring.free_at_us(now_us, counts, window.compute_most(limit.hard, asked), asked)
+        later = ring.find_fit_us(now_us, lambda amounts: window.fits(limit, amounts, limit.hard, asked))
         return None if later is None else max(later, silent_from_us)
 
     def _count(self, request: Acquire, cost: Cost, now_us: int) -> None:
         for window in self._list_windows(request, now_us):
             if amounts := window.plan.select_amounts(cost):
                 window.ring.add(now_us, amounts, now_us)
+
+
+def _list_counters(window: WindowPlan) -> set[str]:
+    """Return the counters of the guarantees in a window of a pool."""
+    guarantees = [found for limit in window.limits if (found := window.find_guarantees(limit)) is not None]
+    return {found.counter for found in guarantees} | {counter for found in guarantees for counter, _ in found.others}
 
 
 def _compute_asked(request: Acquire) -> Cost:
