@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.command_runner import podgate
 from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
@@ -66,3 +67,17 @@ def test_a_variant_of_the_candidate_alone_opens_and_its_pods_fall_back(running: 
     metrics = server.metrics()
     assert metrics[f'podgate_variant_evictions_total{{service="web",variant="{GONE}"}}'] >= 1
     assert metrics[f'podgate_variant_breaker_state{{service="web",state="OPEN",variant="{GONE}"}}'] == 1
+
+
+def test_explain_shows_the_variants_as_they_are_now(running: ControllerFixture) -> None:
+    [server] = running.installation.servers
+    pod = f"{NAMESPACE}/{Workload(running, 'Deployment', NAMESPACE, 'web', 5).list_pods()[0]['metadata']['name']}"
+    ports = ("--server", f"http://{server.decisions}", "--status", f"http://{server.plain}")
+    where = ("--kubeconfig", running.plane.kubeconfig, *ports)
+    for what in (("pod", pod), ("deploy/web", "-n", NAMESPACE)):
+        found = podgate("explain", *what, *where, "-o", "json").document
+        assert found["token"] == "Running", found
+        states = {variant["name"]: variant.get("state") for variant in found["shares"]}
+        assert states == {SPOT: "CLOSED", ON_DEMAND: None, GONE: "OPEN"}
+    page = podgate("explain", "pod", pod, *where).out
+    assert f"\n  shares    {SPOT} CLOSED; {GONE} OPEN (unschedulable: no node for 30s, 1 Pod" in page
