@@ -30,6 +30,8 @@ services:
 """
 UNSEEN: Json = {"schedulerName": "nobody"}
 RUNNING = r"Running: (1 of 1 Pods: )?on \S+, 1 of 1 containers ready"
+REPORTED: dict[str, Callable[[], None]] = {}
+"""Of each app whose status was written: writes it again where it was lost."""
 _GROUPS = {"Job": "batch", "CronJob": "batch", "Deployment": "apps", "StatefulSet": "apps", "DaemonSet": "apps"}
 
 
@@ -104,7 +106,9 @@ def report_status(app: str, status: Callable[[], Json], *events: tuple[str, str]
 
     def report(shop: Installation) -> None:
         path = kubelet.pod_path(shop.plane, SPACE, app)
-        kubelet.write(shop.plane, path, status())
+        uid = shop.plane.api.get(path)["metadata"]["uid"]
+        written = kubelet.write(shop.plane, path, status())
+        REPORTED[app] = lambda: kubelet.write_again(shop.plane, path, uid, written)
         for reason, message in events:
             kubelet.event(shop.plane, path, reason, message, of_container=of_container)
 

@@ -34,14 +34,30 @@ def patch(plane: ControlPlane, path: str, document: Json) -> None:
     assert code == 200, answer
 
 
-def write(plane: ControlPlane, path: str, status: Json) -> None:
-    """Write a Pod's status, with the resources of its container: kwok rewrites a status without them."""
+def write(plane: ControlPlane, path: str, status: Json) -> Json:
+    """Write a Pod's status, with the resources of its container: kwok rewrites a status without them.
+
+    Return what is written.
+    """
     spec = plane.api.get(path)["spec"]["containers"][0]
     containers = [
         {**container_status, "resources": spec.get("resources", {})}
         for container_status in status.get("containerStatuses", ())
     ]
-    patch(plane, f"{path}/status", {"status": {**status, "containerStatuses": containers}})
+    written = {**status, "containerStatuses": containers}
+    patch(plane, f"{path}/status", {"status": written})
+    return written
+
+
+def write_again(plane: ControlPlane, path: str, uid: str, written: Json) -> None:
+    """Write a status once more if kwok, which may be late on a busy machine, has started the Pod's container since."""
+
+    def list_states(status: Json) -> list[Json]:
+        return [container["state"] for container in status.get("containerStatuses", ())]
+
+    pod = plane.api.get(path)
+    if pod is not None and pod["metadata"]["uid"] == uid and list_states(pod["status"]) != list_states(written):
+        patch(plane, f"{path}/status", {"status": written})
 
 
 def make_waiting_status(reason: str, message: str = "", restarts: int = 0, last: Json | None = None) -> Json:

@@ -17,6 +17,7 @@ from tests.cluster.explained_fates import (
     NAMESPACES,
     POLICY,
     QUEUED,
+    REPORTED,
     RUNNING,
     SECURE,
     SMALL,
@@ -586,6 +587,7 @@ def wait_for_page(shop: Installation, fate: ExplainedFate, expected: str) -> str
     seen: list[Done] = []
 
     def matches() -> bool:
+        REPORTED.get(fate.asked.partition("/")[2], lambda: None)()
         seen.append(explain(shop, fate))
         return re.match(expected, seen[-1].out) is not None
 
