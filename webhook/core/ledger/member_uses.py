@@ -1,4 +1,4 @@
-"""What members of pools had used of their guarantees in windows, by the newest snapshots of the store."""
+"""Use of guarantees in windows: what each member of a pool had used of its own, by the newest snapshots of the store."""
 
 from collections.abc import Iterable, Mapping
 
