@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.cluster import kubelet_reports
 from tests.cluster.controller_fixture import ControllerFixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.kwok import node
@@ -188,3 +189,16 @@ class Workload:
     def _patch(self, patch: Mapping[str, Any]) -> None:
         status, answer = self.running.plane.api.request("PATCH", self.path, patch, _MERGE)
         assert status == 200, answer
+
+
+def shrink_while_not_ready(workload: Workload, replicas: int) -> None:
+    """Let as many Pods lose their readiness as are to go, from slot 3 on, and scale the Deployment down."""
+    lost = range(3, 3 + workload.replicas - replicas)
+    for pod in workload.list_pods():
+        if int(pod["metadata"]["annotations"][SLOT_ANNOTATION]) in lost:
+            path = f"/api/v1/namespaces/{workload.namespace}/pods/{pod['metadata']['name']}"
+            kubelet_reports.write(workload.running.plane, path, kubelet_reports.unready())
+    workload.running.plane.wait(lambda: workload.count_ready() == replicas, "Pods not to be ready")
+    workload.scale(replicas)
+    workload.wait()
+    assert workload.list_slots() == [slot for slot in range(1, replicas + len(lost) + 1) if slot not in lost]

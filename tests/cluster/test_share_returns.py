@@ -1,4 +1,4 @@
-"""With `rebalance`, Pods that fell back return to their variant one by one, as a budget allows; slots are in memory."""
+"""With `rebalance`, Pods return to their variant and fill holes one by one, as budgets allow; slots are in memory."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,15 @@ import pytest
 from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.shares import ON_DEMAND, SPLIT, SPOT, Workload, build_policy, two_kinds_of_nodes
+from tests.cluster.shares import (
+    ON_DEMAND,
+    SPLIT,
+    SPOT,
+    Workload,
+    build_policy,
+    shrink_while_not_ready,
+    two_kinds_of_nodes,
+)
 from tests.timeouts import HANG_SECONDS
 
 NAMESPACE = "shares-return"
@@ -79,3 +87,17 @@ def test_pods_return_to_a_variant_that_is_back_one_by_one_as_a_budget_allows(run
     assert lowest >= 4
     assert workload.list_slots() == [1, 2, 3, 4, 5]
     assert list_reasons(plane) >= {"VariantOpen", "VariantBack"}
+
+
+def test_a_hole_that_a_scale_down_of_unready_pods_has_left_is_filled(running: ControllerFixture) -> None:
+    """The split of 8 Pods has 3 on demand: the highest slot of these is given up for a lower one of spot nodes."""
+    workload = Workload(running, "Deployment", NAMESPACE, "holed", 10)
+    workload.create()
+    workload.wait()
+    shrink_while_not_ready(workload, 8)
+    assert workload.list_slots() == [1, 2, 5, 6, 7, 8, 9, 10]
+    running.plane.wait(
+        lambda: workload.is_at_rest() and not workload.describe(), "the split to be exact", timeout_seconds=HANG_SECONDS
+    )
+    assert workload.list_slots() == [1, 2, 3, 5, 6, 7, 8, 9]
+    assert "VariantHole" in list_reasons(running.plane)

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import kubelet_reports
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.shares import ON_DEMAND, SPLIT, SPOT, Workload, build_policy, two_kinds_of_nodes
+from tests.cluster.shares import (
+    ON_DEMAND,
+    SPLIT,
+    SPOT,
+    Workload,
+    build_policy,
+    shrink_while_not_ready,
+    two_kinds_of_nodes,
+)
 from tests.cluster.shares_jobs import DividedJob
 from tests.cluster.shares_script import Script
 from tests.redis_servers import RedisServer, names, program
@@ -122,19 +129,6 @@ def test_a_job_that_shrinks_is_divided_exactly_again_once_the_pods_of_later_slot
     job.wait()
     assert job.describe() == ""
     job.scale(0)
-
-
-def shrink_while_not_ready(workload: Workload, replicas: int) -> None:
-    """Let as many Pods lose their readiness as are to go, from slot 3 on, and scale the Deployment down."""
-    lost = range(3, 3 + workload.replicas - replicas)
-    for pod in workload.list_pods():
-        if int(pod["metadata"]["annotations"][SLOT_ANNOTATION]) in lost:
-            path = f"/api/v1/namespaces/{workload.namespace}/pods/{pod['metadata']['name']}"
-            kubelet_reports.write(workload.running.plane, path, kubelet_reports.unready())
-    workload.running.plane.wait(lambda: workload.count_ready() == replicas, "Pods not to be ready")
-    workload.scale(replicas)
-    workload.wait()
-    assert workload.list_slots() == [slot for slot in range(1, replicas + len(lost) + 1) if slot not in lost]
 
 
 def test_holes_of_a_scale_down_of_pods_that_are_not_ready_are_filled_by_growth_and_by_a_rollout(

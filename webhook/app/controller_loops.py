@@ -118,7 +118,7 @@ def _build_variant_loops(
     in_force, owners = sources.policies.get_current, sources.slot_owners
     reconciler = None if slots is None or owners is None else SlotReconciler(slots, owners, _WALL, in_force)
     pods, reports = VariantPods(reconciler, _WALL.now_us), build_variant_reports(telemetry, sources.places)
-    acting = VariantLoop(pods, ledger, evictions, _WALL, in_force, reports)
+    acting = VariantLoop(pods, ledger, evictions, _WALL, in_force, reports, owners=owners)
     return pods, [acting.run] if reconciler is None else [acting.run, reconciler.run]
 
 

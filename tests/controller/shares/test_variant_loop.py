@@ -10,6 +10,7 @@ from tests.controller.shares.variant_cluster import (
     READY,
     WITHOUT_SHARES,
     FakeEvictions,
+    FakeOwners,
     Shown,
     compile_shares,
     end,
@@ -33,6 +34,7 @@ class Led(Shown):
     def __init__(self, *, rebalance: bool = False, evictions_per_round_max: int = 50) -> None:
         super().__init__(None, compile_shares(rebalance=rebalance))
         self.evictions = FakeEvictions()
+        self.owners = FakeOwners()
         self.store = MemoryStore(self.clock)
         self.evicted: list[tuple[str, str]] = []
         self.transitions: list[State] = []
@@ -52,7 +54,9 @@ class Led(Shown):
             on_over=lambda _: self.troubles.append("over"),
         )
         self.loop = VariantLoop(
-            *(self.observer, self.store, self.evictions, self.clock, lambda: self.compiled, reports), self.timing
+            *(self.observer, self.store, self.evictions, self.clock, lambda: self.compiled, reports),
+            self.timing,
+            owners=self.owners,
         )
         self.list()
 
@@ -405,3 +409,91 @@ async def test_a_replacement_that_never_comes_does_not_stop_the_others_for_ever(
     led.delete("b")
     assert await led.after(599) == []
     assert await led.after(2) == ["pod-a"]
+
+
+# --- holes ---
+
+
+def place(slot: int, variant: str = "", **fields: Any) -> Pod:
+    """Return a Pod of a slot; of every five slots the third is on-demand."""
+    own = "on-demand" if slot % 5 == 3 else "spot"
+    return variant_pod(f"s{slot}", slot, variant or own, node_name="node-1", **{"status": READY, **fields})
+
+
+def lead_holed(*pods: Pod, replicas: int = 6, rebalance: bool = True) -> Led:
+    """Lead a workload of six Pods that lacks the one of slot 3, which is its only one on-demand, unless given."""
+    led = Led(rebalance=rebalance)
+    led.owners.replicas["rs"] = replicas
+    led.show(*(pods or [place(slot) for slot in (1, 2, 4, 5, 6, 7)]))
+    return led
+
+
+async def test_the_highest_pod_of_a_workload_with_a_hole_moves_into_it() -> None:
+    led = lead_holed()
+    assert (await led.after(1), await led.after(9)) == ([], []), "Pods may still be on their way"
+    assert await led.after(1) == ["pod-s7"]
+    assert led.evicted == [("pod-s7", "VariantHole")]
+    assert await led.after(60) == [], "it is still there"
+    led.delete("s7")
+    assert await led.after(60) == [], "its replacement is not there"
+    led.show(place(3))
+    assert await led.after(60) == []
+    assert (await led.after(700), len(led.evictions.asked)) == ([], 1)
+
+
+async def test_holes_are_filled_one_by_one_until_the_split_is_exact() -> None:
+    led = lead_holed(*(place(slot) for slot in (4, 5, 6, 7, 9)), replicas=5)
+    await led.after(1)
+    assert await led.after(10) == ["pod-s9"]
+    led.delete("s9")
+    led.show(place(1))
+    assert await led.after(1) == []
+    assert await led.after(10) == ["pod-s7"]
+    led.delete("s7")
+    led.show(place(2))
+    await led.after(1)
+    assert await led.after(10) == ["pod-s6"]
+    led.delete("s6")
+    led.show(place(3))
+    assert (await led.after(1), await led.after(700)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("replicas", "pods"),
+    [
+        pytest.param(6, [place(slot) for slot in (1, 3, 4, 5, 6, 7)], id="exact all the same"),
+        pytest.param(7, [place(slot) for slot in (1, 2, 4, 5, 6, 7)], id="its owner lacks a Pod"),
+        pytest.param(5, [place(slot) for slot in (1, 2, 4, 5, 6, 7)], id="its owner shrinks"),
+        pytest.param(6, [place(1, status=scheduled()), *(place(slot) for slot in (2, 4, 5, 6, 7))], id="not ready"),
+        pytest.param(6, [place(slot, kind="Job") for slot in (1, 2, 4, 5, 6, 7)], id="of a Job"),
+    ],
+)
+async def test_workloads_whose_holes_need_no_filling_stay(replicas: int, pods: list[Pod]) -> None:
+    led = lead_holed(*pods, replicas=replicas)
+    assert [await led.after(seconds) for seconds in (1, 10, 50)] == [[], [], []]
+
+
+async def test_pods_that_fell_back_move_before_holes_are_filled() -> None:
+    led = lead_holed(place(1, "on-demand"), *(place(slot) for slot in (2, 4, 5, 6, 7)))
+    assert await led.after(1) == ["pod-s1"]
+    assert led.evicted == [("pod-s1", "VariantBack")]
+    led.delete("s1")
+    led.show(variant_pod("again", 1, status=READY, node_name="node-1"))
+    assert await led.after(1) == []
+    assert await led.after(10) == ["pod-s7"]
+
+
+async def test_an_owner_is_asked_for_its_replicas_once_in_a_while() -> None:
+    led = lead_holed(replicas=7)
+    for _ in range(35):
+        await led.after(1)
+    assert led.owners.reads == 3
+
+
+async def test_holes_stay_unless_asked_for_and_while_a_variant_is_not_to_be_had() -> None:
+    led = lead_holed(rebalance=False)
+    assert (await led.after(1), await led.after(10)) == ([], [])
+    led = lead_holed()
+    await led.open()
+    led.delete("first")
+    assert [await led.after(seconds) for seconds in (1, 10, 10)] == [[], [], []]

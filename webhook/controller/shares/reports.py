@@ -16,6 +16,8 @@ class EvictionCause(StrEnum):
     """The breaker of its variant is open, and it has no node."""
     BACK = "VariantBack"
     """It fell back from a variant that is to be had again."""
+    HOLE = "VariantHole"
+    """Slots below it are free, and the split of its workload is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +47,5 @@ class VariantTiming:
     """How long a Pod is left alone whose eviction is refused, or has no answer."""
     replacement_us: int = 600_000_000
     """How long the replacement of a moved Pod is waited for, before another one is moved."""
+    hole_us: int = 10_000_000
+    """How long a workload has had a hole among its slots, before a Pod is moved into it."""

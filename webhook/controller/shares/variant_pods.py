@@ -1,7 +1,7 @@
 """Variant Pods of the cluster: an observer of the watch that keeps the living Pods of services with shares."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from webhook.controller.shares.slot_reconciler import SlotReconciler
 from webhook.core.admission.mutation import HASH_ANNOTATION
@@ -48,6 +48,14 @@ class VariantPods:
         """Yield the living Pods of the owner with this uid."""
         found = (pods for (of, _), pods in self._by_variant.items() if of == service)
         return (pod for pods in found for pod in pods.values() if pod.owner.uid == owner)
+
+    def group_by_owner(self, service: str) -> Iterable[Sequence[VariantPod]]:
+        """Return the living Pods of each owner that has some."""
+        groups: defaultdict[str, list[VariantPod]] = defaultdict(list)
+        for (of, _), pods in self._by_variant.items():
+            for pod in pods.values() if of == service else ():
+                groups[pod.owner.uid].append(pod)
+        return groups.values()
 
     def count(self) -> tuple[Mapping[VariantKey, int], Mapping[VariantKey, int]]:
         """Return how many Pods each variant has, and how many slots of each are with Pods of another."""

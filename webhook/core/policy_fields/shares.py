@@ -58,5 +58,6 @@ class Shares(Struct, frozen=True, rename="camel"):
         describe("How many Pods must find a node of the variant to close its breaker."),
     ] = 1
     rebalance: Annotated[
-        bool, describe("Whether Pods that fell back are evicted, one after another, once their variant is back.")
+        bool,
+        describe("Whether Pods that fell back, or are above a hole, are evicted one by one once variants are back."),
     ] = False
