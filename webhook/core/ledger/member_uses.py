@@ -1,4 +1,4 @@
-"""Use of guarantees in windows: what each member of a pool had used of its own, by the newest snapshots of the store."""
+"""Use of guarantees in windows: what each member of a pool had used of its own, by the newest snapshots."""
 
 from collections.abc import Iterable, Mapping
 
