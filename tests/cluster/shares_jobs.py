@@ -21,6 +21,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 class DividedJob(Workload):
     """A Job; `kind` is its completion mode, `replicas` its parallelism."""
 
+    completions: int = COMPLETIONS
     completed: set[int] = field(default_factory=set)
     """Indexes that have succeeded."""
 
@@ -40,7 +41,7 @@ class DividedJob(Workload):
         }
         spec = {
             "parallelism": self.replicas,
-            "completions": COMPLETIONS,
+            "completions": self.completions,
             "completionMode": self.kind,
             "backoffLimit": 1000,
             "template": {"metadata": {"labels": {"app": self.name}, "annotations": KEPT_AS_IT_IS}, "spec": pod},
@@ -104,7 +105,7 @@ class DividedJob(Workload):
 
     def list_expected_slots(self) -> list[int]:
         """Return the lowest slots; those of an indexed Job are of the lowest indexes that have not succeeded."""
-        left = (index for index in range(COMPLETIONS) if index not in self.completed)
+        left = (index for index in range(self.completions) if index not in self.completed)
         return [index + 1 for index, _ in zip(left, range(self.replicas), strict=False)]
 
     def count_expected(self) -> dict[str, int]:

@@ -100,4 +100,4 @@ def test_a_hole_that_a_scale_down_of_unready_pods_has_left_is_filled(running: Co
         lambda: workload.is_at_rest() and not workload.describe(), "the split to be exact", timeout_seconds=HANG_SECONDS
     )
     assert workload.list_slots() == [1, 2, 3, 5, 6, 7, 8, 9]
-    assert "VariantHole" in list_reasons(running.plane)
+    running.plane.wait(lambda: "VariantHole" in list_reasons(running.plane), "the Event of the eviction")

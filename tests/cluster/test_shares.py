@@ -58,8 +58,8 @@ def create(running: ControllerFixture, kind: str, name: str, replicas: int) -> W
     return workload
 
 
-def create_job(running: ControllerFixture, mode: str, name: str, parallelism: int) -> DividedJob:
-    job = DividedJob(running, mode, NAMESPACE, name, parallelism)
+def create_job(running: ControllerFixture, mode: str, name: str, parallelism: int, **fields: int) -> DividedJob:
+    job = DividedJob(running, mode, NAMESPACE, name, parallelism, **fields)
     job.create()
     job.wait()
     return job
@@ -130,6 +130,18 @@ def test_a_job_that_shrinks_is_divided_exactly_again_once_the_pods_of_later_slot
     running.plane.wait(lambda: job.list_slots() == [1, 2, 3, 4, 5], "the free slots to be taken")
     job.wait()
     assert job.describe() == ""
+    job.scale(0)
+
+
+def test_the_last_pods_of_a_job_keep_their_slots(running: ControllerFixture) -> None:
+    job = create_job(running, "NonIndexed", "ends", 10, completions=12)
+    for pod in job.list_pods():
+        if int(pod["metadata"]["annotations"][SLOT_ANNOTATION]) in {3, 4, 6, 7, 8}:
+            job.end_pod(pod, "Succeeded")
+    job.replicas = 7
+    job.wait()
+    assert job.list_slots() == [1, 2, 3, 4, 5, 9, 10]
+    assert job.count_variants() == {SPOT: 3, ON_DEMAND: 4} != SPLIT.count_by_variant(7)
     job.scale(0)
 
 
