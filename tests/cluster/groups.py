@@ -9,6 +9,7 @@ import pytest
 from tests.cli.command_runner import podgate
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.custom_kinds import build_crd, custom_kinds
 from tests.cluster.identities import Identities
 from tests.cluster.processes import ComponentError
 from tests.cluster.queue import is_gated
@@ -28,24 +29,6 @@ services:
 CONTAINERS = [{"name": "c", "image": "i"}]
 
 
-def build_crd(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, experimental-only"},
-        },
-        "spec": {
-            "group": group,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "scope": "Namespaced",
-            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
-
-
 CRDS = (
     build_crd("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"),
     build_crd("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"),
@@ -54,13 +37,12 @@ CRDS = (
 
 @pytest.fixture(scope="module")
 def running(plane: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
-    for crd in CRDS:
-        plane.apply(crd)
     policy = POLICY.replace("STORE", store)
-    with controller_fixture(plane, identities, policy, [f"gang-{store}"], store_url) as fixture:
+    with (
+        custom_kinds(plane, CRDS),
+        controller_fixture(plane, identities, policy, [f"gang-{store}"], store_url) as fixture,
+    ):
         yield fixture
-    for crd in CRDS:
-        plane.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.command_runner import Done, podgate
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.groups import build_crd
+from tests.cluster.custom_kinds import build_crd, custom_kinds
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, install_podgate
 
@@ -35,18 +35,13 @@ METADATA = ("name", "uid", "namespace")
 
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
-    for crd in CRDS:
-        plane.apply(crd)
     arguments = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
-    with install_podgate(plane, identities.files, POLICY, [SPACE], arguments=arguments) as installation:
+    with (
+        custom_kinds(plane, CRDS),
+        install_podgate(plane, identities.files, POLICY, [SPACE], arguments=arguments) as installation,
+    ):
         installation.wait_for_calls()
-        for crd in CRDS:
-            spec = crd["spec"]
-            path = f"{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-            plane.wait(lambda path=path: plane.api.request("GET", f"/apis/{path}")[0] == 200, f"{path} to be served")
         yield installation
-    for crd in CRDS:
-        plane.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}")
 
 
 def template(scheduler: str = "") -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.custom_kinds import custom_kinds
 from tests.cluster.gang_judge import (
     RETRIES_SECONDS,
     Story,
@@ -52,15 +53,15 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="module")
 def running(plane: ControlPlane, identities: Identities, redis: RedisServer) -> Iterator[ControllerFixture]:
-    for crd in CRDS:
-        plane.apply(crd)
     namespaces = [build_namespace(pool, name) for pool in POOLS for name in CLASSES]
-    with controller_fixture(plane, identities, build_policy(HARD, WINDOW_SECONDS), namespaces, redis.url) as fixture:
+    policy = build_policy(HARD, WINDOW_SECONDS)
+    with (
+        custom_kinds(plane, CRDS),
+        controller_fixture(plane, identities, policy, namespaces, redis.url) as fixture,
+    ):
         fixture.start_server()
         fixture.start_controller()
         yield fixture
-    for crd in CRDS:
-        plane.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}")
 
 
 def test_no_gang_is_charged_or_released_in_part_and_none_is_lost(

@@ -8,11 +8,11 @@ import pytest
 
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.custom_kinds import build_crd, custom_kinds
 from tests.cluster.forbidden_pods import forbid
 from tests.cluster.groups import (
     CRDS,
     POLICY,
-    build_crd,
     count,
     count_used,
     create_job,
@@ -35,13 +35,12 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 @pytest.fixture(scope="module")
 def running(plane: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
-    for crd in ALL_CRDS:
-        plane.apply(crd)
     policy = POLICY.replace("STORE", store).replace("Annotations, Job, JobSet, Coscheduling", SOURCES)
-    with controller_fixture(plane, identities, policy, [f"gang-{store}"], store_url) as fixture:
+    with (
+        custom_kinds(plane, ALL_CRDS),
+        controller_fixture(plane, identities, policy, [f"gang-{store}"], store_url) as fixture,
+    ):
         yield fixture
-    for crd in ALL_CRDS:
-        plane.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}")
 
 
 def list_pods(running: ControllerFixture, namespace: str, prefix: str) -> list[dict[str, Any]]:

@@ -94,7 +94,9 @@ def test_what_is_guaranteed_of_live_pods_is_there_after_kills_and_an_emptied_red
         running.wait(lambda: read_pods_row(running)["used"] == 3, "the new leader to free their room")
         expect_denied(running, TOOLS, "hard 5, used 3, asked 1, kept for others 2")
 
-        # Without the counters nothing is enforced until the controller has shown all Pods again.
+        # Without the counters nothing is enforced until the controller has shown all Pods again: nobody may ask then.
+        plane.kubectl("scale", "deployment", "many", "--replicas=2", "-n", TOOLS)
+        running.wait(lambda: wants_no_more(plane, TOOLS), "the ReplicaSet to ask for no more Pods")
         a_redis.cli("FLUSHALL")
         running.wait(
             lambda: is_enforced(running) and read_pods_row(running)["used"] == 3, "all Pods to be counted again"
@@ -108,6 +110,14 @@ def test_what_is_guaranteed_of_live_pods_is_there_after_kills_and_an_emptied_red
 
 def deploy(plane: ControlPlane, name: str, namespace: str, replicas: int) -> None:
     plane.kubectl("create", "deployment", name, "--image=i", f"--replicas={replicas}", "-n", namespace)
+
+
+def wants_no_more(plane: ControlPlane, namespace: str) -> bool:
+    """Return whether the only ReplicaSet asks for two Pods, and has them."""
+    [found] = plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/replicasets")["items"]
+    status = found["status"]
+    is_observed = status.get("observedGeneration") == found["metadata"]["generation"]
+    return is_observed and found["spec"]["replicas"] == status["replicas"] == 2
 
 
 def list_live(running: ControllerFixture, namespace: str) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ import yaml
 from tests.cli.documented_commands import ROOT
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.groups import build_crd, count, wait_for, wait_for_reason
+from tests.cluster.custom_kinds import build_crd, custom_kinds
+from tests.cluster.groups import count, wait_for, wait_for_reason
 from tests.cluster.identities import Identities
 from webhook.core.quota import STANDING
 
@@ -34,15 +35,16 @@ def join_policies() -> str:
 
 @pytest.fixture(scope="module")
 def running(plane: ControlPlane, identities: Identities, store_url: str) -> Iterator[ControllerFixture]:
-    plane.apply(POD_GROUPS)
-    with controller_fixture(plane, identities, join_policies(), NAMESPACES, store_url) as fixture:
+    with (
+        custom_kinds(plane, [POD_GROUPS]),
+        controller_fixture(plane, identities, join_policies(), NAMESPACES, store_url) as fixture,
+    ):
         for namespace, tenant in TENANTS.items():
             plane.create_namespace(namespace, **{"capsule.clastix.io/tenant": tenant})
             fixture.wait(partial(is_tenant, fixture, namespace), "the Namespace's label to be known")
         for service, resource in (("team-a", "cpu"), ("training", "cpu"), ("tenants", "pods")):
             fixture.wait(partial(is_enforced, fixture, service, resource), "limits to be enforced")
         yield fixture
-    plane.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{POD_GROUPS['metadata']['name']}")
 
 
 def is_tenant(running: ControllerFixture, namespace: str) -> bool:

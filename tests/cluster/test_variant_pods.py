@@ -27,13 +27,13 @@ Json = dict[str, Any]
 SPACE = "variant-pods"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 BUDGETS = f"/apis/policy/v1/namespaces/{SPACE}/poddisruptionbudgets"
-WATCHED = "shop"
+WATCHED = "variant-watch"
 """The namespace of the policy whose Pods are watched."""
 WATCHED_PODS = f"/api/v1/namespaces/{WATCHED}/pods"
 NOWHERE = {"nodeSelector": {"kind": "spot"}}
 GATE = {"schedulingGates": [{"name": "example.com/other"}]}
 JSON_PATCH = "application/json-patch+json"
-SHARES = compile_shares()
+SHARES = compile_shares(namespace=WATCHED)
 
 
 @pytest.fixture(scope="module", autouse=True)

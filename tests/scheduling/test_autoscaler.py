@@ -16,7 +16,7 @@ from tests.timeouts import HANG_SECONDS
 NAMESPACE = "autoscaled"
 SCALERS = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
 TARGET_MILLIS = 500
-REPLICAS_MIN, REPLICAS_MAX = 3, 20
+REPLICAS_MIN, REPLICAS_MAX = 3, 12
 AT_ONCE = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": REPLICAS_MAX, "periodSeconds": 1}]}
 
 
@@ -71,8 +71,8 @@ def test_a_deployment_that_an_autoscaler_scales_by_real_metrics_is_divided_exact
     workload.create()
     workload.wait()
     loaded = [pod["metadata"]["name"] for pod in workload.list_pods()]
-    use(workload, loaded, 2000)
+    use(workload, loaded, 4000)
     create_autoscaler(workload)
-    wait_for_replicas(workload, 12)
-    use(workload, loaded, 800)
-    wait_for_replicas(workload, 5)
+    wait_for_replicas(workload, REPLICAS_MAX)
+    use(workload, loaded, 10)
+    wait_for_replicas(workload, REPLICAS_MIN)

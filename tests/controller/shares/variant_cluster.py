@@ -31,8 +31,9 @@ SERVICES = """
 WITHOUT_SHARES = "- name: web\n  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}\n"
 
 
-def compile_shares(*, rebalance: bool = False) -> Any:
-    return compile_policy(SERVICES.format(rebalance=str(rebalance).lower()))
+def compile_shares(*, rebalance: bool = False, namespace: str = "shop") -> Any:
+    services = SERVICES.format(rebalance=str(rebalance).lower())
+    return compile_policy(services.replace("[shop]", f"[{namespace}]"))
 
 
 def scheduled(reason: str = "Unschedulable", message: str = "", since_us: int = START_US, **status: Any) -> PodStatus:
