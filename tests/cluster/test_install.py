@@ -373,10 +373,12 @@ def test_api_servers_that_still_have_the_flag_are_named(cluster: Cluster) -> Non
     metadata = {"name": "kube-apiserver-node-1", "namespace": "kube-system", "labels": {"component": "kube-apiserver"}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     path = "/api/v1/namespaces/kube-system/pods"
+    # Without the node the Pod would be deleted within a minute, and a namespace may take longer to be gone.
+    cluster.plane.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}})
     assert cluster.plane.api.request("POST", path, pod)[0] == 201
     try:
         done = cluster.uninstall()
         assert done.code == 0, done.err
         assert "kube-apiserver on node-1 still reads Podgate's files" in done.out
     finally:
-        cluster.plane.delete(f"{path}/{metadata['name']}?gracePeriodSeconds=0")
+        cluster.plane.delete(f"{path}/{metadata['name']}?gracePeriodSeconds=0", "/api/v1/nodes/node-1")
