@@ -81,16 +81,13 @@ class DocumentPart:
 
     def select(self, *keys: str) -> list["DocumentPart"]:
         """Return every valid part at a path; `*` matches each item of a list."""
-        below = self._parts()
-        if keys[0] != "*" and keys[0] not in below:  # most rules are about fields that most services do not have
-            return []
         parts = [self]
         for key in keys:
             if key == "*":
                 parts = [item for part in parts for item in part.items()]
             else:
                 parts = [field for part in parts if (field := part._parts().get(key)) is not None]  # noqa: SLF001  own
-            if not parts:
+            if not parts:  # most rules are about fields that most services do not have
                 break
         return parts
 
