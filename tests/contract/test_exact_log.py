@@ -5,21 +5,21 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from tests.contract.exact_operations import ARGUMENTS, HandClock, Operation, draw
 from tests.contract.exact_scenario import Scenario
-from tests.contract.store_session import STORES, Stage, open_stage
-from tests.redis_servers import RedisServer
+from tests.contract.stage_fixtures import clock, stage
+from tests.contract.store_session import Stage
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
+__all__ = ["clock", "stage"]
 
 OPERATIONS = int(os.environ.get("PODGATE_TEST_OPERATIONS", "1000"))
 """On each store."""
@@ -32,19 +32,6 @@ async def replay(operations: Sequence[Operation], scenario: Scenario) -> Scenari
     for operation in operations:
         await scenario.do(operation)
     return scenario
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture(params=STORES)
-def stage(
-    request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[Stage]:
-    with open_stage(request.param, clock, shared_redis) as on:
-        yield on
 
 
 def new_scenario(stage: Stage, clock: HandClock) -> Scenario:

@@ -5,21 +5,21 @@ events. A smaller test takes all short histories.
 """
 
 import os
-from collections.abc import Callable, Iterator
 from itertools import product
 from random import Random
 
 import pytest
 
 from tests.contract.exact_operations import HandClock
-from tests.contract.store_session import STORES, Stage, open_stage
+from tests.contract.stage_fixtures import clock, stage
+from tests.contract.store_session import Stage
 from tests.core.plans import plan_of, window
-from tests.redis_servers import RedisServer
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.quota import Acquire, Cost, CounterPlan, DeniedBy, Holder, PoolGuarantees, PoolPlan
 from webhook.ports import CounterStore
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
+__all__ = ["clock", "stage"]
 
 EVENTS = int(os.environ.get("PODGATE_TEST_OPERATIONS", "1000"))
 """On each store."""
@@ -97,19 +97,6 @@ async def live(store: CounterStore, clock: HandClock, name: str, chosen: Random,
             used = judge.sum_used(resource, clock.now_us() - seconds * SECOND_US)
             assert used <= hard, f"oversold: {used} {resource} of {hard} in {seconds} s"
     return charged, denied, promised
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture(params=STORES)
-def stage(
-    request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[Stage]:
-    with open_stage(request.param, clock, shared_redis) as on:
-        yield on
 
 
 def test_random_histories_are_within_the_limits_and_keep_every_promise(stage: Stage, clock: HandClock) -> None:

@@ -5,7 +5,6 @@ A smaller test takes all short histories.
 """
 
 import os
-from collections.abc import Callable, Iterator
 from itertools import product
 from random import Random
 
@@ -14,10 +13,10 @@ from msgspec.structs import replace
 
 from tests.contract.exact_operations import HandClock
 from tests.contract.live_pods import Store
+from tests.contract.stage_fixtures import clock, stage
 from tests.contract.store_plans import live
-from tests.contract.store_session import STORES, Stage, open_stage
+from tests.contract.store_session import Stage
 from tests.core.plans import plan_of
-from tests.redis_servers import RedisServer
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.quota import (
     Acquire,
@@ -31,6 +30,7 @@ from webhook.core.quota import (
 )
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
+__all__ = ["clock", "stage"]
 
 EVENTS = int(os.environ.get("PODGATE_TEST_OPERATIONS", "1000"))
 """On each store."""
@@ -137,19 +137,6 @@ class History:
                 await self.store.observe(self.plans[member], [Sighting("shop", uid, uid, cost, lives=False)])
             else:
                 await self.store.refund(self.plans[self.chosen.choice(MEMBERS)], uid)
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture(params=STORES)
-def stage(
-    request: pytest.FixtureRequest, clock: HandClock, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[Stage]:
-    with open_stage(request.param, clock, shared_redis) as on:
-        yield on
 
 
 def test_random_histories_are_within_the_limits_and_keep_every_promise(stage: Stage, clock: HandClock) -> None:
