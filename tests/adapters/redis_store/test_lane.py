@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,6 +121,30 @@ async def test_timed_out_caller_leaves_the_call_running_and_others_do_not_wait(s
     server.answers[1].set_result(None)
     assert await answered == ["c"]
     assert server.probes == [], "an answer replaces the probe"
+
+
+def do_not_run(seconds: float) -> None:
+    """Keep this process from running, as a busy machine does."""
+    time.sleep(seconds)
+
+
+async def test_process_that_did_not_run_still_takes_an_answer(server: Server) -> None:
+    (asked,) = ask_all(server.batch(0.1), "a")
+    await server.wait_for_calls(1)
+    do_not_run(0.2)
+    asyncio.get_running_loop().call_later(0.01, server.answers[0].set_result, None)
+    assert await asked == ["a"]
+    assert server.messages == []
+
+
+async def test_operation_fails_at_last_in_a_process_that_hardly_runs(server: Server) -> None:
+    began = time.monotonic()
+    (asked,) = ask_all(server.batch(0.01), "a")
+    while not asked.done():
+        do_not_run(0.02)
+        await asyncio.sleep(0)
+    assert await failure(asked) == ("timeout: no answer within 10 ms", True)
+    assert time.monotonic() - began > 0.11, "its timeout and ten times as much"
 
 
 async def answer_late(lane: Lane, operation: ScriptOperation) -> "asyncio.Future[int | None]":

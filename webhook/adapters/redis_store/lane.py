@@ -2,7 +2,8 @@
 
 A running call is never cancelled: its answer would be taken for that of the next call on the connection. An operation
 fails at its deadline, and until the late call has ended every other one fails at once. A late result goes to `on_late`,
-and its charge to the error of the operation: Redis has carried it out.
+and its charge to the error of the operation: Redis has carried it out. On a busy machine the process may not run for
+longer than a deadline: then operations are given as much time again, so that they wait rather than fail.
 
 A failed call takes the lane down: operations fail without touching the network, and one probe at a time is sent, with
 exponential delays. A successful probe opens the lane; only a successful call resets the delays and ends the reported
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 
 from webhook.adapters.redis_store import codec, error_classes
 from webhook.adapters.redis_store.operations import ScriptOperation
+from webhook.adapters.redis_store.waiting_operations import Waiting, fail_all, take_pending, tell_late
 from webhook.errors import NoStoreAnswerError, StoreFailure, StoreFault, StoreUnavailableError
 from webhook.ports import StoreReports
 from webhook.ports.traces import REDIS, TimedCalls
@@ -29,6 +31,10 @@ _PATIENT_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0
 _CLOCK_SECONDS = 0.001
 """The resolution of the loop's clock, by which an alarm may be too early."""
+_LATE_ALARM_SECONDS = 0.005
+"""An alarm that is later shows that this process did not run: an answer may have arrived unread."""
+_GRACE_MAX = 10
+"""The most that operations are given while alarms are late, as a multiple of their timeout."""
 _REPEAT_SECONDS = 10.0
 """After this time, the same error of single operations is reported again."""
 
@@ -44,13 +50,6 @@ class OperationRunner(Protocol):
 
     async def probe(self, tag: str) -> None:
         """Return if calls would succeed; raise otherwise."""
-
-
-_Waiting = tuple[ScriptOperation, "asyncio.Future[Any]", float, float]
-"""An operation, its result, its deadline by the loop's clock, and its timeout in seconds.
-
-A plain tuple, because it is made for each acquire.
-"""
 
 
 class Lane:
@@ -69,11 +68,11 @@ class Lane:
         self._deadline_seconds = deadline_seconds
         self._reports = reports
         self._on_late = on_late
-        self._first: list[_Waiting] = []
+        self._first: list[Waiting] = []
         """Operations that later ones rely on. They have no deadline."""
-        self._urgent: list[_Waiting] = []
-        self._patient: list[_Waiting] = []
-        self._called: Sequence[_Waiting] = ()
+        self._urgent: list[Waiting] = []
+        self._patient: list[Waiting] = []
+        self._called: Sequence[Waiting] = ()
         """Operations of the running call."""
         self._alarm: asyncio.TimerHandle | None = None
         """Fires when the first operation is due, or before."""
@@ -156,14 +155,17 @@ class Lane:
         self._alarm, self._alarm_due = self._loop.call_at(due, self._check_deadlines), due
 
     def _check_deadlines(self) -> None:
-        self._alarm, self._alarm_due = None, math.inf
         now = self._loop.time()
+        late_seconds = now - self._alarm_due
+        self._alarm, self._alarm_due = None, math.inf
         next_due = math.inf
         for queue in (self._called, self._urgent, self._patient):
             for _, future, due, seconds in queue:
                 if future.done():
                     continue
-                if due <= now + _CLOCK_SECONDS:
+                if late_seconds > _LATE_ALARM_SECONDS and due <= now < due + _GRACE_MAX * seconds:
+                    next_due = min(next_due, now + min(late_seconds, seconds))
+                elif due <= now + _CLOCK_SECONDS:
                     failure = StoreFailure(f"no answer within {seconds * 1000:g} ms", StoreFault.TIMEOUT)
                     sent = queue is self._called
                     charged_us = self._loop.create_future() if sent else None
@@ -189,7 +191,7 @@ class Lane:
         finally:
             self._calling, self._called, self._late = None, (), False
 
-    def _next_batch(self) -> Sequence[_Waiting]:
+    def _next_batch(self) -> Sequence[Waiting]:
         """Remove and return the operations of the next call."""
         urgent = self._urgent
         if not (self._first or self._patient) and len(urgent) <= _URGENT_MAX:
@@ -199,10 +201,10 @@ class Lane:
             else:  # the usual case: the whole list is the batch
                 self._urgent = []
                 return urgent
-        first, patient = _take_pending(self._first, _URGENT_MAX), _take_pending(self._patient, _PATIENT_MAX)
-        return [*first, *_take_pending(urgent, _URGENT_MAX), *patient]
+        first, patient = take_pending(self._first, _URGENT_MAX), take_pending(self._patient, _PATIENT_MAX)
+        return [*first, *take_pending(urgent, _URGENT_MAX), *patient]
 
-    async def _call(self, batch: Sequence[_Waiting]) -> None:
+    async def _call(self, batch: Sequence[Waiting]) -> None:
         try:
             results = await self._caller.run([waiting[0] for waiting in batch])
             self._answered_ns = perf_counter_ns()
@@ -219,7 +221,7 @@ class Lane:
         except Exception as error:  # noqa: BLE001  as above, such as a result that cannot be read
             self._fail(StoreFailure(repr(error), StoreFault.SCRIPT), batch)
 
-    def _settle(self, batch: Sequence[_Waiting], results: Sequence[Any]) -> None:
+    def _settle(self, batch: Sequence[Waiting], results: Sequence[Any]) -> None:
         """Deliver the results. An error fails only its operation, unless it shows that the whole server fails."""
         server_failure: StoreFailure | None = None
         for (operation, future, due, seconds), result in zip(batch, results, strict=True):
@@ -228,12 +230,12 @@ class Lane:
                 failed = [(operation, future, due, seconds)]
                 if is_the_servers:
                     server_failure = failure
-                    _fail_all(failed, failure, sent=True)
+                    fail_all(failed, failure, sent=True)
                 else:
                     self._fail(failure, failed)
             elif future.done():
                 self._on_late(operation, result)
-                _tell_late(future, codec.find_charge_time(operation.name, result))
+                tell_late(future, codec.find_charge_time(operation.name, result))
             else:
                 future.set_result(result)
         if server_failure:
@@ -243,21 +245,21 @@ class Lane:
             self._failure.leave()
             self._reports.on_contact()
 
-    def _fail(self, failure: StoreFailure, batch: Sequence[_Waiting]) -> None:
+    def _fail(self, failure: StoreFailure, batch: Sequence[Waiting]) -> None:
         """Fail only these operations."""
-        _fail_all(batch, failure, sent=True)
+        fail_all(batch, failure, sent=True)
         now = self._loop.time()
         self._reported_at = {reported: at for reported, at in self._reported_at.items() if now - at < _REPEAT_SECONDS}
         if failure not in self._reported_at:
             self._reported_at[failure] = now
             self._reports.report_single(failure)
 
-    def _take_down(self, failure: StoreFailure, batch: Sequence[_Waiting]) -> None:
+    def _take_down(self, failure: StoreFailure, batch: Sequence[Waiting]) -> None:
         """Fail all operations, and new ones until a probe succeeds."""
         self._down = failure
         self._failure.enter(failure)
-        _fail_all(batch, failure, sent=True)
-        _fail_all((*self._first, *self._urgent, *self._patient), failure, sent=False)
+        fail_all(batch, failure, sent=True)
+        fail_all((*self._first, *self._urgent, *self._patient), failure, sent=False)
         for queue in (self._first, self._urgent, self._patient):
             queue.clear()
         if self._probing is None:
@@ -276,25 +278,3 @@ class Lane:
                     self._down = None
         finally:
             self._probing = None
-
-
-def _fail_all(batch: Sequence[_Waiting], failure: StoreFailure, *, sent: bool) -> None:
-    for _, future, _, _ in batch:
-        if future.done():
-            _tell_late(future, None)
-        else:
-            future.set_exception(NoStoreAnswerError(*failure, sent=sent))
-
-
-def _tell_late(future: "asyncio.Future[Any]", charged_us: int | None) -> None:
-    """Tell the caller of an operation that failed at its deadline its late result."""
-    error = None if future.cancelled() else future.exception()
-    if isinstance(error, NoStoreAnswerError) and error.charged_us is not None and not error.charged_us.done():
-        error.charged_us.set_result(charged_us)
-
-
-def _take_pending(queue: list[_Waiting], most: int) -> list[_Waiting]:
-    """Remove and return the first operations, without those that have timed out."""
-    pending = [waiting for waiting in queue if not waiting[1].done()]
-    queue[:] = pending[most:]
-    return pending[:most]
