@@ -1,5 +1,7 @@
 """Lane: micro-batching of concurrent operations into one call of the script at a time.
 
+Why each Pod asks Redis: docs/design/place-leases.md.
+
 A running call is never cancelled: its answer would be taken for that of the next call on the connection. An operation
 fails at its deadline, and until the late call has ended every other one fails at once. A late result goes to `on_late`,
 and its charge to the error of the operation: Redis has carried it out. On a busy machine the process may not run for
