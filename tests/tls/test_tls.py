@@ -125,6 +125,7 @@ def test_context_requires_tls_1_3_and_client_certificates_and_sends_no_tickets(p
     assert context.minimum_version == ssl.TLSVersion.TLSv1_3
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.num_tickets == 0
+    assert not context.options & ssl.OP_CIPHER_SERVER_PREFERENCE, "the client chooses"
 
 
 def test_expiry_is_shown(pki: Pki) -> None:
