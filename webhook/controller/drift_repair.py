@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from webhook.controller.pod_lifecycle import PodTracker
 from webhook.controller.pool_repair import PoolRepair
+from webhook.controller.repair_schedule import RepairSchedule
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
 from webhook.controller.watched_live_pods import WatchedLivePods
@@ -12,8 +13,6 @@ from webhook.core.pods.ownership import NOT_LIVE_US, OwnedPod
 from webhook.core.quota import CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, PodLedger
-
-_SECOND_US = 1_000_000
 
 
 class DriftRepair:
@@ -35,10 +34,7 @@ class DriftRepair:
         self._clock = clock
         self._reports = reports
         self._timing = timing
-        self._suspects: dict[str, set[str]] = {}
-        """By service: uids that the store had in the round before, and the cluster had not."""
-        self._repaired: dict[str, tuple[int | None, int]] = {}
-        """By service: the list that it was compared with, and when it is due again."""
+        self._schedule = RepairSchedule(self._watched, clock, timing)
 
     async def run(self) -> None:
         """Repair each service once a list has been sent to the store, and then periodically, until cancelled."""
@@ -53,9 +49,9 @@ class DriftRepair:
             return
         plans = self.list_plans()
         services = {plan.service for plan in plans}
-        self._repaired = {service: repaired for service, repaired in self._repaired.items() if service in services}
-        self._suspects = {service: uids for service, uids in self._suspects.items() if service in services}
-        await self._repair([plan for plan in plans if self._is_due(plan, self._tracker.listed_turn)])
+        self._schedule.keep(services)
+        listed = self._tracker.listed_turn
+        await self._repair([plan for plan in plans if self._schedule.is_due(plan.service, listed, (plan.service,))])
         if self._tracker.listed_turn is not None:
             await self._pools.round(self._tracker.listed_turn)
 
@@ -74,17 +70,12 @@ class DriftRepair:
         listed = self._tracker.listed_turn
         live = self._watched.list_live({plan.service for plan in plans}) if plans else {}
         for plan in plans:
-            pause_seconds = self._timing.repair_seconds
+            is_reached = True
             try:
                 await self._repair_service(plan, live[plan.service])
             except StoreUnavailableError:  # already reported
-                pause_seconds = self._timing.retry_seconds_max
-            self._repaired[plan.service] = listed, self._clock.now_us() + round(pause_seconds * _SECOND_US)
-
-    def _is_due(self, plan: CounterPlan, listed: int) -> bool:
-        before, due_us = self._repaired.get(plan.service, (None, 0))
-        is_new = before != listed and self._watched.is_sent(listed, (plan.service,))
-        return is_new or (before is not None and self._clock.now_us() >= due_us)
+                is_reached = False
+            self._schedule.record(plan.service, listed, is_reached=is_reached)
 
     async def _repair_service(self, plan: CounterPlan, live: Mapping[str, OwnedPod]) -> None:
         held = [
@@ -128,8 +119,7 @@ class DriftRepair:
             self._tracker.enqueue(uid, live[uid])
         absent = {uid for uid in standing if uid not in underway and not self._watched.is_live(uid, of_service)}
         suspects = {uid for uid in absent if self._watched.is_gone(uid, service)}
-        surplus = suspects & self._suspects.get(service, set())
-        self._suspects[service] = suspects
+        surplus = self._schedule.confirm(service, suspects)
         for uid in surplus:
             self._tracker.enqueue(uid, _make_deleted_pod(service, standing[uid]))
         return len(missing) + len(surplus)

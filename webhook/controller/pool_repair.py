@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from webhook.controller.pod_lifecycle import PodTracker
+from webhook.controller.repair_schedule import RepairSchedule
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.watched_live_pods import WatchedLivePods
 from webhook.core.pods.ownership import OwnedPod
 from webhook.core.quota import CounterPlan, PoolPod
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, PodLedger
-
-_SECOND_US = 1_000_000
 
 
 class LimitedPool(Struct, frozen=True):
@@ -45,23 +44,17 @@ class PoolRepair:
         self._tracker = tracker
         self._watched = watched
         self._ledger = ledger
-        self._clock = clock
         self._reports = reports
-        self._timing = timing
-        self._suspects: dict[str, set[str]] = {}
-        """By pool: uids that the store had in the round before, and the cluster had not."""
-        self._repaired: dict[str, tuple[int | None, int]] = {}
-        """By pool: the list that it was compared with, and when it is due again."""
+        self._schedule = RepairSchedule(watched, clock, timing)
         self._drift: dict[str, int] = {}
 
     async def round(self, listed: int) -> None:
         """Repair each pool that is due; `listed` is the turn after the newest complete list."""
         pools = self.list_pools()
         names = {pool.name for pool in pools}
-        self._repaired = {name: repaired for name, repaired in self._repaired.items() if name in names}
-        self._suspects = {name: uids for name, uids in self._suspects.items() if name in names}
+        self._schedule.keep(names)
         self._drift = {name: count for name, count in self._drift.items() if name in names}
-        await self.repair(pool for pool in pools if self._is_due(pool, listed))
+        await self.repair(pool for pool in pools if self._schedule.is_due(pool.name, listed, pool.plans))
         self._reports.on_pool_drift(dict(self._drift))
 
     def list_pools(self) -> Sequence[LimitedPool]:
@@ -75,17 +68,12 @@ class PoolRepair:
     async def repair(self, pools: Iterable[LimitedPool]) -> None:
         """Repair these pools, after a complete list. A surplus is corrected if the next repair finds it as well."""
         for pool in pools:
-            listed, pause_seconds = self._tracker.listed_turn, self._timing.repair_seconds
+            listed, is_reached = self._tracker.listed_turn, True
             try:
                 await self._repair_pool(pool)
             except StoreUnavailableError:  # already reported
-                pause_seconds = self._timing.retry_seconds_max
-            self._repaired[pool.name] = listed, self._clock.now_us() + round(pause_seconds * _SECOND_US)
-
-    def _is_due(self, pool: LimitedPool, listed: int) -> bool:
-        before, due_us = self._repaired.get(pool.name, (None, 0))
-        is_new = before != listed and self._watched.is_sent(listed, pool.plans)
-        return is_new or (before is not None and self._clock.now_us() >= due_us)
+                is_reached = False
+            self._schedule.record(pool.name, listed, is_reached=is_reached)
 
     async def _repair_pool(self, pool: LimitedPool) -> None:
         of_members = self._watched.list_live(pool.plans)  # before the store's, which then has all of them
@@ -124,9 +112,7 @@ class PoolRepair:
         underway = self._watched.list_underway(pool.plans)
         absent = [uid for uid in held if uid not in underway and not self._watched.is_live(uid, pool.plans)]
         suspects = {uid for uid in absent if self._watched.is_gone(uid, held[uid].service)}
-        surplus = suspects & self._suspects.get(pool.name, set())
-        self._suspects[pool.name] = suspects
-        return [held[uid] for uid in surplus]
+        return [held[uid] for uid in self._schedule.confirm(pool.name, suspects)]
 
 
 def _counts_rightly(held: PoolPod | None, plan: CounterPlan, pod: OwnedPod) -> bool:
