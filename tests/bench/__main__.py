@@ -10,14 +10,15 @@ of the server's processes, from the operating system. `--before REVISION` adds t
 under other loads. All of these, and `apiserver`, which creates Pods at a real API server, record their figures in
 .test-results/bench.json; `--pictures` writes docs/performance.md from such a file.
 
-The other parts measure within one process: evaluation of a large Pod, in typed decodes of it; rules in CEL; cost of a
-breaker in a review; longest iterations of the event loop; an acquire, compared with other rate limiters on the same
-Redis; and the controller with many Pods. `releases` measures how fast a controller releases waiting Pods at a real API
-server, beside a client that only sends the same patches, with the CPU time of all, etcd and Redis; `waiting` measures
-what 10,000 Pods cost that wait, and how soon they are released. `starts` measures a server until it is ready, and
-`idle` one without calls. `shares` measures the mutating call of a service with shares beside the same service without,
-and `deployments` both in a Deployment of 1,000 Pods on a real control plane. `scheduling` runs a real kube-scheduler
-without an extender, with one that passes all nodes, and with all rules.
+The other parts measure within one process: opcodes of a review, which are the same in each run; evaluation of a large
+Pod, in typed decodes of it; rules in CEL; cost of a breaker in a review; longest iterations of the event loop; an
+acquire, compared with other rate limiters on the same Redis; and the controller with many Pods. `releases` measures
+how fast a controller releases waiting Pods at a real API server, beside a client that only sends the same patches,
+with the CPU time of all, etcd and Redis; `waiting` measures what 10,000 Pods cost that wait, and how soon they are
+released. `starts` measures a server until it is ready, and `idle` one without calls. `shares` measures the mutating
+call of a service with shares beside the same service without, and `deployments` both in a Deployment of 1,000 Pods on
+a real control plane. `scheduling` runs a real kube-scheduler without an extender, with one that passes all nodes, and
+with all rules.
 """
 
 import argparse
@@ -38,6 +39,7 @@ from tests.bench import (
     pods,
     quick,
     results,
+    review_opcodes,
     shares,
     starts,
 )
@@ -98,6 +100,12 @@ def _loop(_: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _count_opcodes(_: argparse.Namespace) -> list[str]:
+    lines, figures = review_opcodes.measure()
+    results.record("opcodes", figures)
+    return lines
+
+
 def _measure_scheduling(chosen: argparse.Namespace) -> list[str]:
     lines, figures = throughput.measure_sizes(chosen.rounds or ROUNDS)
     results.record("scheduling", figures)
@@ -145,6 +153,7 @@ def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
+    "opcodes": _count_opcodes,
     "evaluation": lambda chosen: evaluation.measure(chosen.rounds or ACQUIRE_ROUNDS),
     "rules": lambda chosen: pod_rules.measure(chosen.rounds or ACQUIRE_ROUNDS),
     "breaker": lambda chosen: breaker_cost.measure(chosen.rounds or ACQUIRE_ROUNDS),

@@ -4,11 +4,10 @@ Both are called in turns, over TLS at one server, and in one process, where opco
 machine is. Each of a store in this process and of Redis gives the slots.
 """
 
-import asyncio
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,88 +21,18 @@ from tests.bench.policies import ADMITTED, DIVIDED, SHARES
 from tests.bench.programs import go_programs
 from tests.bench.real_redis import real_redis
 from tests.bench.report import counterpart
+from tests.bench.reviews import AT_ONCE, Reviews, open_reviews
 from tests.bench.scenario import DIVIDE, MUTATE, WORKLOADS
-from tests.bench.scheduling.opcodes import count_opcodes
 from tests.bench.servers import OWN, OWN_MEMORY, REDIS
 from tests.bench.spread import Spread
 from tests.bench.traffic import Workload, encode_mutating_review, renew, user_pod
 from tests.harness.revisions import check_out
 from tests.harness.server_process import Files
 from tests.redis_servers import RedisServer
-from webhook.adapters.clocks import SystemClock
-from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
-from webhook.adapters.memory_slots import MemorySlots
-from webhook.adapters.memory_store import MemoryStore
-from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.admission.decision import Half
-from webhook.core.document import Purpose, load
-from webhook.interceptor import Interceptor
-from webhook.observers import Observers
-from webhook.ports import Caller, StoreReports
-from webhook.slots import SlotChooser
 
-AT_ONCE = 16
-"""Reviews of one turn: their claims share a call to Redis."""
 REVIEWS, COUNTED = 800, 160
 AIM = "aim: 1.3 times the call without shares"
-_CALLER = Caller("apiserver", "bench", "issuer", "subject", "CN=kube-apiserver")
-
-
-class Reviews:
-    """An interceptor over one store, and reviews of both services, in one process."""
-
-    def __init__(self, redis: RedisServer | None) -> None:
-        loaded, clock = load(SHARES.encode(), Purpose.LINT).policy, SystemClock()
-        namespaces = FixedNamespaces({"payments": {}, DIVIDED: {}})
-        self._loop = uvloop.new_event_loop()
-        asyncio.set_event_loop(self._loop)
-        if redis is None:
-            store: Any = MemoryStore(clock)
-            slots: Any = MemorySlots(clock)
-        else:
-            store = RedisStore(
-                open_transport(redis.url), "default", clock, StoreReports(str, str, str), deadline_seconds=10
-            )
-            slots = store.slots
-        self._store = None if redis is None else store
-        chooser = SlotChooser(slots, store)
-        self._interceptor = Interceptor(FixedPolicy(loaded, clock), store, namespaces, Observers(), pod_slots=chooser)
-        self._texts = {
-            service: [
-                encode_mutating_review(workload, user_pod(workload))
-                for workload in (Workload(service, number) for number in range(WORKLOADS))
-            ]
-            for service in (ADMITTED, DIVIDED)
-        }
-
-    def make_bodies(self, service: str, count: int) -> list[bytes]:
-        texts = self._texts[service]
-        return [renew(texts[number % len(texts)]) for number in range(count)]
-
-    def review(self, bodies: Sequence[bytes]) -> None:
-        """Review these, AT_ONCE at once."""
-        self._loop.run_until_complete(self._review(bodies))
-
-    async def _review(self, bodies: Sequence[bytes]) -> None:
-        for first in range(0, len(bodies), AT_ONCE):
-            calls = (self._interceptor.review(Half.MUTATE, body, _CALLER) for body in bodies[first : first + AT_ONCE])
-            answers = await asyncio.gather(*calls)
-        if not answers[-1].decision.patch:
-            raise SystemExit(f"error: not rewritten: {answers[-1].body!r}")
-
-    def close(self) -> None:
-        if self._store is not None:
-            self._loop.run_until_complete(self._store.close())
-        self._loop.close()
-
-
-@contextmanager
-def _open_reviews(redis: RedisServer | None) -> Iterator[Reviews]:
-    reviews = Reviews(redis)
-    try:
-        yield reviews
-    finally:
-        reviews.close()
 
 
 def measure_reviews(rounds: int, reviews: int = REVIEWS) -> list[dict[str, Any]]:
@@ -116,16 +45,16 @@ def _measure_store(name: str, redis: RedisServer | None, rounds: int, count: int
     services = (ADMITTED, DIVIDED)
     cpu_us: dict[str, list[float]] = {service: [] for service in services}
     redis_us: dict[str, list[float]] = {service: [] for service in services}
-    with _open_reviews(redis) as reviews:
+    with open_reviews(SHARES, ("payments", DIVIDED), redis) as reviews:
         for service in services:  # caches fill, and owners become known
-            reviews.review(reviews.make_bodies(service, count))
-        opcodes = {service: _count_opcodes(reviews, service) for service in services}
+            _review(reviews, make_bodies(service, count))
+        opcodes = {service: reviews.count_opcodes(Half.MUTATE, _encode(service), COUNTED) for service in services}
         for number in range(rounds):
             for service in services if number % 2 else reversed(services):
-                bodies = reviews.make_bodies(service, count)
+                bodies = make_bodies(service, count)
                 before = cpu_seconds(redis.pid) if redis is not None else 0.0
                 started_ns = time.process_time_ns()
-                reviews.review(bodies)
+                _review(reviews, bodies)
                 cpu_us[service].append((time.process_time_ns() - started_ns) / 1000 / count)
                 if redis is not None:
                     redis_us[service].append((cpu_seconds(redis.pid) - before) * 1e6 / count)
@@ -140,10 +69,21 @@ def _measure_store(name: str, redis: RedisServer | None, rounds: int, count: int
     }
 
 
-def _count_opcodes(reviews: Reviews, service: str) -> int:
-    bodies = reviews.make_bodies(service, COUNTED)
-    opcodes, _ = count_opcodes(lambda: reviews.review(bodies))
-    return round(opcodes / COUNTED)
+def _review(reviews: Reviews, bodies: Sequence[bytes]) -> None:
+    answer = reviews.review(Half.MUTATE, bodies)
+    if not answer.decision.patch:
+        raise SystemExit(f"error: not rewritten: {answer.body!r}")
+
+
+@cache
+def _encode(service: str) -> Sequence[str]:
+    workloads = (Workload(service, number) for number in range(WORKLOADS))
+    return [encode_mutating_review(workload, user_pod(workload)) for workload in workloads]
+
+
+def make_bodies(service: str, count: int) -> list[bytes]:
+    texts = _encode(service)
+    return [renew(texts[number % len(texts)]) for number in range(count)]
 
 
 def list_calls(rows: Sequence[Row]) -> list[dict[str, Any]]:

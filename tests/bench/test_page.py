@@ -12,12 +12,13 @@ from tests.bench.page.capacity import Capacity
 from tests.bench.page.pictures import pictures
 from tests.bench.page.rows import USUAL
 from tests.bench.page.svg import Chart, Line
-from tests.bench.servers import GO, OWN, OWN_TWO
+from tests.bench.servers import GO, OWN, OWN_MEMORY, OWN_TWO
 
 MARKERS = (
     "source",
     "costs",
     "cases",
+    "opcodes",
     "rates",
     "connections",
     "apiserver",
@@ -55,6 +56,7 @@ def measured() -> dict[str, Any]:
     start = dict.fromkeys(("ready_ms", "server_ms", "children_ms", "rss_mib"), spread)
     costs = {"client_us": spread, "script_us": spread, "redis_us": spread}
     listed = {
+        "opcodes": [{"name": "mutate, 6 KB", OWN: 1100, OWN_MEMORY: 1000}],
         "acquires": [{"redis": "redis-8.2", "case": "9 limits, admitted", "name": "podgate", **costs}],
         "loop": [{"name": "a scrape", "cpu_ms": spread, "wall_ms": spread}],
         "starts": [
@@ -111,6 +113,7 @@ def test_each_fragment_is_written_between_its_markers(measured: dict[str, Any], 
     assert once.startswith("before\n<!-- begin source -->\nMeasured on 2026-01-02: a processor.\n<!-- end source -->\n")
     assert "| mutate | 1.50 (1.00-2.00) | - | 1.00 |" in once
     assert "| mutate, 65 KB | 2.50 (2.00-3.00) | - | - |" in once
+    assert "| mutate, 6 KB | 1,100 | 1,000 |" in once
     assert "| mutate, 20/s | 0.16/0.16 |" in once
     assert "| none | 2 | 2.00 (1.50-2.50) | 0.0 | 2 | 2.00 (1.50-2.50) | 0.0 |" in once
     assert "| podgate | 2/2/2 |" in once

@@ -39,6 +39,7 @@ def fragments(results: Json) -> dict[str, str]:
         "source": _source(results),
         "costs": _costs(results) if "servers" in results else "",
         "cases": _cases(results) if "servers" in results else "",
+        "opcodes": _render_opcodes(results) if "opcodes" in results else "",
         "rates": _rates(results) if "rates" in results else "",
         "connections": _connections(results) if "connections" in results else "",
         "apiserver": _api_server(results) if "apiserver" in results else "",
@@ -74,6 +75,14 @@ def _cases(results: Json) -> str:
         rows = [row(results, "servers", case, server, pod_bytes=size) for server in (OWN, OWN_MEMORY, GO)]
         lines.append([name, *(ratio(found, _SAME_POD) for found in rows[:2]), _median(rows[2])])
     return render_table(["Pod", OWN, OWN_MEMORY, GO], lines)
+
+
+def _render_opcodes(results: Json) -> str:
+    lines = [
+        [found["name"], *(f"{found[store]:,}" for store in (OWN, OWN_MEMORY))]
+        for found in results["opcodes"]["figures"]
+    ]
+    return render_table(["opcodes of a review", OWN, OWN_MEMORY], lines)
 
 
 def _api_server(results: Json) -> str:

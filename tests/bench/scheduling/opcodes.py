@@ -3,12 +3,11 @@
 import asyncio
 import contextlib
 import json
-import sys
 from collections.abc import Callable, Coroutine
 from statistics import median
-from types import FrameType
 from typing import Any
 
+from tests.bench.opcode_counts import count_opcodes
 from tests.bench.scheduling.cluster import EXTENDERS, build_policies, nodes, pod
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
@@ -24,25 +23,6 @@ NOW = 1_795_500_000.0
 PODS = 21
 _MILLIS, _MEMORY_BYTES = 64_000.0, 2.0**40
 _HOT_EVERY, _HOT_MILLIS, _WARM_MILLIS = 10, 60_000.0, 8_000.0
-
-
-def count_opcodes(work: Callable[[], Any]) -> tuple[int, Any]:
-    """Return the opcodes of Python that a call executes, and its result."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        result = work()
-    finally:
-        sys.settrace(before)
-    return count, result
 
 
 def measure_opcodes(count: int, asked: int) -> dict[str, float]:

@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from tests.bench.scheduling.opcodes import count_opcodes
+from tests.bench.opcode_counts import count_opcodes
 from tests.core.generating.vocabulary import Json
 from webhook.core.container_resources import RangePlan, build_operations, find_violations
 from webhook.core.kubernetes.pod import Pod
