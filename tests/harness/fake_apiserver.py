@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jsonpatch
 import yaml
 from aiohttp import web
 
@@ -253,6 +254,8 @@ class FakeApiServer:
 
     async def change(self, request: web.Request) -> web.StreamResponse:
         sent = await request.json()
+        if isinstance(sent, list):
+            return self._apply_json_patch(request, sent)
         name = sent["metadata"]["name"]
         path = request.path.removesuffix(f"/{name}")
         existing = self._objects.get((path, name))
@@ -264,6 +267,16 @@ class FakeApiServer:
         if existing is not None and version not in (None, existing["metadata"]["resourceVersion"]):
             return _status(409, "the object has been modified")
         return web.json_response(self._write(path, sent))
+
+    def _apply_json_patch(self, request: web.Request, patch: Any) -> web.StreamResponse:
+        path, _, name = request.path.rpartition("/")
+        existing = self._objects.get((path, name))
+        if existing is None:
+            return _status(404, f'"{name}" not found')
+        try:
+            return web.json_response(self._write(path, jsonpatch.apply_patch(existing, patch)))
+        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+            return _status(422, str(error))
 
     def _write(self, path: str, found: dict[str, Any]) -> dict[str, Any]:
         self.revision += 1
