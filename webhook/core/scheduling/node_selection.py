@@ -79,7 +79,7 @@ def filter_nodes(
     """
     filters = make_filters(pod, service.rules) if verdicts is None else verdicts.filters
     found = find_refused(filters, asked, rows) if verdicts is None else verdicts.select_refused(asked)
-    full = find_refused(filters, candidates.keys() - found.keys(), candidates)
+    full = find_refused(filters, filterfalse(found.__contains__, candidates), candidates)
     if full:
         found |= {name: full[name] for name in filter(full.__contains__, asked)}
     for name in found.keys() & freed.keys():
