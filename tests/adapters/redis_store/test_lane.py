@@ -137,6 +137,20 @@ async def test_process_that_did_not_run_still_takes_an_answer(server: Server) ->
     assert server.messages == []
 
 
+async def test_on_a_busy_machine_the_next_operations_are_given_more_time_too(server: Server) -> None:
+    batch, loop = server.batch(0.05), asyncio.get_running_loop()
+    (first,) = ask_all(batch, "a")
+    await server.wait_for_calls(1)
+    do_not_run(0.25)
+    loop.call_soon(server.answers[0].set_result, None)
+    assert await first == ["a"]
+    (second,) = ask_all(batch, "b")
+    await server.wait_for_calls(2)
+    loop.call_later(0.15, server.answers[1].set_result, None)  # Redis does not run either
+    assert await second == ["b"]
+    assert server.messages == []
+
+
 async def test_operation_fails_at_last_in_a_process_that_hardly_runs(server: Server) -> None:
     began = time.monotonic()
     (asked,) = ask_all(server.batch(0.01), "a")

@@ -4,8 +4,8 @@ Why each Pod asks Redis: docs/design/place-leases.md.
 
 A running call is never cancelled: its answer would be taken for that of the next call on the connection. An operation
 fails at its deadline, and until the late call has ended every other one fails at once. A late result goes to `on_late`,
-and its charge to the error of the operation: Redis has carried it out. On a busy machine the process may not run for
-longer than a deadline: then operations are given as much time again, so that they wait rather than fail.
+and its charge to the error of the operation: Redis has carried it out. On a busy machine this process or Redis may not
+run for longer than a deadline: then operations are given as much time again, so that they wait rather than fail.
 
 A failed call takes the lane down: operations fail without touching the network, and one probe at a time is sent, with
 exponential delays. A successful probe opens the lane; only a successful call resets the delays and ends the reported
@@ -35,8 +35,10 @@ _CLOCK_SECONDS = 0.001
 """The resolution of the loop's clock, by which an alarm may be too early."""
 _LATE_ALARM_SECONDS = 0.005
 """An alarm that is later shows that this process did not run: an answer may have arrived unread."""
+_BUSY_SECONDS = 10.0
+"""How long a late alarm shows that the machine is busy, so that Redis may not run either."""
 _GRACE_MAX = 10
-"""The most that operations are given while alarms are late, as a multiple of their timeout."""
+"""The most that operations are given beyond their timeout on a busy machine, as a multiple of it."""
 _REPEAT_SECONDS = 10.0
 """After this time, the same error of single operations is reported again."""
 
@@ -79,6 +81,8 @@ class Lane:
         self._alarm: asyncio.TimerHandle | None = None
         """Fires when the first operation is due, or before."""
         self._alarm_due = math.inf
+        self._late_seconds = self._busy_until = 0.0
+        """How late an alarm was, and until when that counts, by the loop's clock."""
         self._calling: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
         self._called_at = 0.0
@@ -158,16 +162,15 @@ class Lane:
 
     def _check_deadlines(self) -> None:
         now = self._loop.time()
-        late_seconds = now - self._alarm_due
+        asked_again = now + self._learn_lateness(now)
         self._alarm, self._alarm_due = None, math.inf
         next_due = math.inf
         for queue in (self._called, self._urgent, self._patient):
-            for _, future, due, seconds in queue:
+            for _, future, asked_due, seconds in queue:
                 if future.done():
                     continue
-                if late_seconds > _LATE_ALARM_SECONDS and due <= now < due + _GRACE_MAX * seconds:
-                    next_due = min(next_due, now + min(late_seconds, seconds))
-                elif due <= now + _CLOCK_SECONDS:
+                due = min(max(asked_due + 2 * self._late_seconds, asked_again), asked_due + _GRACE_MAX * seconds)
+                if due <= now + _CLOCK_SECONDS:
                     failure = StoreFailure(f"no answer within {seconds * 1000:g} ms", StoreFault.TIMEOUT)
                     sent = queue is self._called
                     charged_us = self._loop.create_future() if sent else None
@@ -178,6 +181,15 @@ class Lane:
                     next_due = min(next_due, due)
         if next_due < math.inf:
             self._set_alarm(next_due)
+
+    def _learn_lateness(self, now: float) -> float:
+        """Return how late the alarm is, 0 if it is on time; the largest such time counts for a while."""
+        late_seconds = now - self._alarm_due
+        if late_seconds <= _LATE_ALARM_SECONDS:
+            late_seconds = 0.0
+        if late_seconds >= self._late_seconds or now >= self._busy_until:
+            self._late_seconds, self._busy_until = late_seconds, now + _BUSY_SECONDS
+        return late_seconds
 
     async def _call_all(self) -> None:
         try:
