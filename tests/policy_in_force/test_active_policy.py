@@ -21,7 +21,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Half
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.container_resources import RangePlan
-from webhook.core.document import DocumentError, LoadResult, Purpose, load
+from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.document.loading import load_again
 from webhook.core.overrides import Override, apply_overrides
 from webhook.core.overrides.loading import load as load_overrides
@@ -72,8 +72,8 @@ def policy(disk: str = "ssd", number: int = NUMBER, head: str = "") -> bytes:
 class InProcessCheck:
     """A policy check in this process."""
 
-    async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
-        return load(raw, purpose)
+    async def load(self, raw: bytes, purpose: Purpose) -> LoadedPolicy:
+        return load(raw, purpose).policy
 
     async def review(self, asked: DocumentReview) -> PolicyReview:
         raise NotImplementedError

@@ -21,7 +21,8 @@ from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import WallClock
 from webhook.adapters.policy_process import parent
 from webhook.adapters.policy_process.parent import PolicyProcess
-from webhook.core.document import DocumentError, LoadResult, Purpose, load
+from webhook.core.document import DocumentError, Purpose, load
+from webhook.core.document.changed_services import check_document
 from webhook.core.document.configmap import ConfigMap
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
@@ -59,7 +60,7 @@ def check(request: pytest.FixtureRequest) -> PolicyCheck:
 
 @pytest.mark.parametrize("text", [GOOD, WARNED, document(5) + "# \u00fcber \U0001f680\n", MANY, RULED], ids=len)
 async def test_good_document_is_loaded_as_by_lint(check: PolicyCheck, text: str) -> None:
-    assert await check.load(text.encode(), Purpose.SERVE) == load(text.encode(), Purpose.SERVE)
+    assert await check.load(text.encode(), Purpose.SERVE) == load(text.encode(), Purpose.SERVE).policy
 
 
 @pytest.mark.parametrize("raw", [BAD.encode(), BOMBS, b"", b"\xff", b"[" * 5000, b"a" * (2 << 20)], ids=len)
@@ -229,7 +230,39 @@ async def test_process_runs_podgates_code_in_any_working_directory(
     for name in ("webhook", "json", "yaml"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')")
     monkeypatch.chdir(tmp_path)
-    assert await PolicyProcess().load(GOOD.encode(), Purpose.SERVE) == load(GOOD.encode(), Purpose.SERVE)
+    assert await PolicyProcess().load(GOOD.encode(), Purpose.SERVE) == load(GOOD.encode(), Purpose.SERVE).policy
+
+
+async def test_of_a_changed_document_only_what_differs_is_returned() -> None:
+    check = PolicyProcess()
+    former = await check.load(MANY.encode(), Purpose.SERVE)
+    changed = MANY.replace("[n500]}}", "[n500]}, slaClass: gold}")
+    loaded = await check.load(changed.encode(), Purpose.SERVE)
+    assert loaded == load(changed.encode(), Purpose.SERVE).policy
+    pairs = zip(loaded.policy.services, former.policy.services, strict=True)
+    assert [after.name for after, before in pairs if after is not before] == ["s500"]
+
+
+async def test_the_last_valid_document_is_the_former_one() -> None:
+    check = PolicyProcess()
+    former = await check.load(MANY.encode(), Purpose.SERVE)
+    with pytest.raises(DocumentError, match="no such SLA class"):
+        await check.load(MANY.replace("[n500]}}", "[n500]}, slaClass: best}").encode(), Purpose.SERVE)
+    loaded = await check.load((MANY + "# the same\n").encode(), Purpose.SERVE)
+    assert loaded.policy.services[0] is former.policy.services[0]
+    await check.load(GOOD.encode(), Purpose.SERVE)
+    again = await check.load(MANY.encode(), Purpose.SERVE)
+    assert again == former
+    assert again.policy.services[0] is not former.policy.services[0]
+
+
+async def test_an_answer_about_services_that_are_not_known_is_a_failed_check() -> None:
+    head = check_document(GOOD.encode(), Purpose.SERVE)
+    answer = encode(CheckResult.from_checked(msgspec.structs.replace(head, places=(7,), services=())))
+    with pytest.raises(CheckFailedError, match="unreadable answer"):
+        await PolicyProcess(build_stub_command(f"import sys; sys.stdout.buffer.write({answer!r})")).load(
+            GOOD.encode(), Purpose.SERVE
+        )
 
 
 async def test_document_that_needs_too_much_memory_is_invalid() -> None:
@@ -255,11 +288,11 @@ class FailingCheck:
         self.error: str | None = None
         self.calls = 0
 
-    async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
+    async def load(self, raw: bytes, purpose: Purpose) -> LoadedPolicy:
         self.calls += 1
         if self.error is not None:
             raise CheckFailedError(self.error)
-        return load(raw, purpose)
+        return load(raw, purpose).policy
 
     async def review(self, asked: DocumentReview) -> PolicyReview:
         self.calls += 1

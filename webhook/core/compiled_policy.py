@@ -1,19 +1,21 @@
 """Compiled policy: a loaded policy with its matcher, services by name, counted resources and plans."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar, NamedTuple, Self
 
 from msgspec.structs import replace
 
+from webhook.core.breaker import Forcing
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.lru_cache import LruCache, SelfFillingCache
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
-from webhook.core.policy.model import LoadedPolicy, Policy, Service
+from webhook.core.policy.model import LoadedPolicy, Policy, Pool, QueuePause, Service
+from webhook.core.policy.schedules import ScheduleState
 from webhook.core.policy.targets import ReviewedPod, Target
 from webhook.core.policy_fields import Mode, WhenOpen
-from webhook.core.quota import CounterPlan, group_guarantees
+from webhook.core.quota import CounterPlan, PoolGuarantees, group_guarantees
 from webhook.core.quota.pod_cost import list_counted
 from webhook.core.shares import SharesPlan
 
@@ -165,34 +167,95 @@ class CompiledPolicy:
         return service
 
 
-def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) -> Iterator[CompiledService]:
-    """Yield the compiled services of a policy, all or `only` these; the caller may pause between two of them."""
-    pools = {pool.name: pool for pool in loaded.policy.pools}
-    open_max = compute_breakers_open_max(loaded.policy)
-    classes = sorted(loaded.policy.sla_classes, key=lambda sla_class: -sla_class.priority)
-    ranks = {sla_class.name: rank for rank, sla_class in enumerate(classes)}
-    guarantees = group_guarantees(loaded.policy.services)
+def compile_services(
+    loaded: LoadedPolicy, only: Collection[str] | None = None, former: CompiledPolicy | None = None
+) -> Iterator[CompiledService]:
+    """Yield the compiled services of a policy, all or `only` these; the caller may pause between two of them.
+
+    `former`: a policy whose compiled services stay where nothing that they are compiled from differs.
+    """
+    policy, find_kept = _PolicyInputs(loaded), _prepare_search(former)
     for service in loaded.policy.services:
-        if only is not None and service.name not in only:
-            continue
-        plan = CounterPlan.from_service(
-            service,
-            pools.get(service.pool or ""),
-            open_max=open_max if _may_refuse(service) else None,
-            forcing=loaded.forcings.get(service.name),
-            rank=ranks[service.sla_class],
-            pause=loaded.pauses.get(service.name),
-            guarantees=guarantees.get(service.pool or ""),
+        if only is None or service.name in only:
+            inputs = policy.list_inputs(service)
+            yield find_kept(service, inputs) or _compile_service(service, inputs)
+
+
+class _ServiceInputs(NamedTuple):
+    """What a service is compiled from, besides itself."""
+
+    pool: Pool | None
+    open_max: int | None
+    forcing: Forcing | None
+    rank: int
+    pause: QueuePause | None
+    guarantees: PoolGuarantees | None
+    schedule: ScheduleState | None
+    forcings: Mapping[str, Forcing]
+    """Of the breakers of its variants, and of others; empty without variants."""
+
+
+class _PolicyInputs:
+    """What the services of a policy are compiled from, besides themselves."""
+
+    def __init__(self, loaded: LoadedPolicy) -> None:
+        self._loaded = loaded
+        self._pools = {pool.name: pool for pool in loaded.policy.pools}
+        self._open_max = compute_breakers_open_max(loaded.policy)
+        classes = sorted(loaded.policy.sla_classes, key=lambda sla_class: -sla_class.priority)
+        self._ranks = {sla_class.name: rank for rank, sla_class in enumerate(classes)}
+        self._guarantees = group_guarantees(loaded.policy.services)
+
+    def list_inputs(self, service: Service) -> _ServiceInputs:
+        loaded, name, pool = self._loaded, service.name, service.pool or ""
+        return _ServiceInputs(
+            self._pools.get(pool),
+            self._open_max if _may_refuse(service) else None,
+            loaded.forcings.get(name),
+            self._ranks[service.sla_class],
+            loaded.pauses.get(name),
+            self._guarantees.get(pool),
+            loaded.schedules.get(name),
+            loaded.forcings if service.variants else _NO_FORCINGS,
         )
-        if (schedule := loaded.schedules.get(service.name)) is not None:
-            plan = replace(plan, schedule=schedule)
-        # Computed here and cached on the service, so that no review computes them.
-        _ = service.placement_plan, service.degraded_placement_plan, service.range_plan, service.namespace_keys
-        _ = service.rule_plan
-        for variant in service.variants.values():
-            _ = variant.placement_plan, variant.degraded_placement_plan
-        shares = SharesPlan.from_service(service, loaded.forcings)
-        yield CompiledService(service, plan, list_counted(plan), shares)
+
+
+def _prepare_search(former: CompiledPolicy | None) -> Callable[[Service, _ServiceInputs], CompiledService | None]:
+    """Return the search for the compiled form of a service in a policy: found if it is compiled from the same."""
+    if former is None:
+        return lambda *_: None
+    parts, policy = former.parts, _PolicyInputs(former.loaded)
+
+    def find(service: Service, inputs: _ServiceInputs) -> CompiledService | None:
+        known = parts.get(service.name)
+        if known is None or known.service is not service or policy.list_inputs(service) != inputs:
+            return None
+        return known
+
+    return find
+
+
+_NO_FORCINGS: Mapping[str, Forcing] = {}
+
+
+def _compile_service(service: Service, inputs: _ServiceInputs) -> CompiledService:
+    plan = CounterPlan.from_service(
+        service,
+        inputs.pool,
+        open_max=inputs.open_max,
+        forcing=inputs.forcing,
+        rank=inputs.rank,
+        pause=inputs.pause,
+        guarantees=inputs.guarantees,
+    )
+    if inputs.schedule is not None:
+        plan = replace(plan, schedule=inputs.schedule)
+    # Computed here and cached on the service, so that no review computes them.
+    _ = service.placement_plan, service.degraded_placement_plan, service.range_plan, service.namespace_keys
+    _ = service.rule_plan, service.breaker_variants
+    for variant in service.variants.values():
+        _ = variant.placement_plan, variant.degraded_placement_plan
+    return CompiledService(service, plan, list_counted(plan), SharesPlan.from_service(service, inputs.forcings))
 
 
 def find_changed_services(base: CompiledPolicy, loaded: LoadedPolicy, named: Collection[str]) -> set[str]:

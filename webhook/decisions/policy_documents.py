@@ -36,7 +36,7 @@ class CompiledPolicies:
             raw = await self._document(policy_hash)
             if raw is None:
                 raise NoPolicyError("neither this server nor its store keeps it")
-            loaded = (await self._check.load(raw, Purpose.REVIEW)).policy
+            loaded = await self._check.load(raw, Purpose.REVIEW)
         except (StoreUnavailableError, DocumentError, CheckFailedError) as error:
             raise NoPolicyError(str(error)) from error
         return await asyncio.to_thread(CompiledPolicy, loaded)

@@ -122,11 +122,13 @@ class ActivePolicy:
                     policy = await self._compile(loaded)
                     shadow = None if candidate is None else await self._compile(candidate.loaded)
                 else:
-                    policy, canary = await _compile_canary(loaded, candidate.loaded, candidate.reach)
+                    beside = candidate.loaded, candidate.reach
+                    policy, canary = await _compile_canary(loaded, *beside, self._find_former())
                 for prepared in (policy, shadow):
                     if prepared is not None:
                         await self._prepare(prepared, self._overrides.list_prepared())
                         await self._prepare_schedules(prepared)
+            await asyncio.sleep(0)  # observers are called in the turn of the swap
             self._history.take(policy, self._clock.now_us(), canary)
             self._shadow = shadow
 
@@ -136,7 +138,13 @@ class ActivePolicy:
         for policy in known:
             if policy is not None and policy.hash == loaded.hash and policy.is_as_written:
                 return policy
-        return _PreparedPolicy(loaded, await _compile_policy(loaded))
+        compiled = await _compile_policy(loaded, self._find_former())
+        await asyncio.sleep(0)
+        return _PreparedPolicy(loaded, compiled)
+
+    def _find_former(self) -> CompiledPolicy | None:
+        """Return the policy in force, some of whose services may be compiled for the next one, too."""
+        return None if self._history.current is None else self._history.current.base
 
     async def prepare(self, coming: Sequence[LiveOverrides]) -> None:
         """Compile the policies in use, in parts, for states of the overrides that are not active yet."""
@@ -192,20 +200,23 @@ class ActivePolicy:
 
 
 async def _compile_canary(
-    loaded: LoadedPolicy, candidate: LoadedPolicy, reach: Reach
+    loaded: LoadedPolicy, candidate: LoadedPolicy, reach: Reach, former: CompiledPolicy | None
 ) -> tuple[_PreparedPolicy, _PreparedPolicy]:
     """Return the policy in force and its candidate, with the same counters."""
     # In a thread: a long policy would delay reviews.
     composed = await asyncio.to_thread(compose, loaded, candidate, reach)
     put_together = await asyncio.to_thread(pair, loaded.policy, candidate.policy, reach)
-    base, canary = await _compile_policy(composed.base), await _compile_policy(composed.canary)
+    base = await _compile_policy(composed.base, former)
+    canary = await _compile_policy(composed.canary, base)
     prepared = _PreparedPolicy(candidate, canary)
     return _PreparedPolicy(loaded, base, _Beside(prepared, put_together)), prepared
 
 
-async def _compile_policy(loaded: LoadedPolicy) -> CompiledPolicy:
+async def _compile_policy(loaded: LoadedPolicy, former: CompiledPolicy | None) -> CompiledPolicy:
     await _compile_rules(loaded)
-    return CompiledPolicy(loaded, await _compile_in_parts(compile_services(loaded)))
+    parts = await _compile_in_parts(compile_services(loaded, former=former))
+    await asyncio.sleep(0)  # what follows grows with the number of services, too
+    return CompiledPolicy(loaded, parts)
 
 
 async def _compile_rules(loaded: LoadedPolicy) -> None:

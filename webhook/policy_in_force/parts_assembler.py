@@ -99,7 +99,7 @@ class PartsAssembler:
 
     async def _is_whole(self, raw: bytes) -> bool | None:
         """Return whether a root declares no parts; None if that is not known, which is reported."""
-        if not _MAY_DECLARE_PARTS.search(raw):
+        if b"parts" not in raw or not _MAY_DECLARE_PARTS.search(raw):  # nearly no document has the word
             return True
         try:
             done = await self._check.assemble(AssemblyRequest(raw, {}, self._purpose))

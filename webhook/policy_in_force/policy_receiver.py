@@ -94,7 +94,7 @@ class PolicyReceiver:
 
     async def _check_document(self, raw: bytes, identity: str, place: str) -> _Attempt:
         try:
-            loaded = (await self._check.load(raw, self._purpose)).policy
+            loaded = await self._check.load(raw, self._purpose)
         except DocumentError as error:
             return _Attempt(identity, errors=tuple(f"{place}:{problem}" for problem in error.problems))
         except CheckFailedError as error:

@@ -198,7 +198,7 @@ class RolloutFollower:
 
     async def _load(self, raw: bytes, name: str) -> PolicyDocument:
         try:
-            return PolicyDocument(raw, (await self._check.load(raw, self._purpose)).policy)
+            return PolicyDocument(raw, await self._check.load(raw, self._purpose))
         except DocumentError as error:
             problems = "; ".join(map(str, error.problems))
             raise _MissingError(f"{name} is no longer valid: {problems}: {_REMEDY}") from None

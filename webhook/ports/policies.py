@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.document import LoadResult, Purpose
+from webhook.core.document import Purpose
 from webhook.core.document.assembly import Assembly, AssemblyRequest
 from webhook.core.overrides import LiveOverrides
+from webhook.core.policy.model import LoadedPolicy
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
 from webhook.core.webhook_configurations import ConfigurationName, OutdatedConfiguration
 
@@ -82,8 +83,8 @@ class PolicySource(Protocol):
 class PolicyCheck(Protocol):
     """Check of documents that does not delay reviews. CheckFailedError if a check has no result."""
 
-    async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
-        """Return or raise as `webhook.core.document.load` does; DocumentError for an invalid document."""
+    async def load(self, raw: bytes, purpose: Purpose) -> LoadedPolicy:
+        """Return the policy of `webhook.core.document.load`, without warnings. DocumentError: it is invalid."""
         ...
 
     async def assemble(self, asked: AssemblyRequest) -> Assembly:

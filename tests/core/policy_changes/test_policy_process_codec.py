@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 
 from tests.core.strategies import policies
-from webhook.core.document import DocumentError, LoadResult, Problem, Purpose
+from webhook.core.document import DocumentError, Purpose
+from webhook.core.document.changed_services import NEW, LoadedDocument
 from webhook.core.document.loading import load_unproved
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_changes.policy_process_codec import CheckResult, check_policy, decode, decode_service, encode
@@ -29,13 +30,19 @@ PAGE = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
 
 
 def send_and_receive(policy: Policy) -> Policy:
-    sent = LoadResult(LoadedPolicy(policy, "0123456789abcdef"), (Problem(1, 2, "path", "value", "reason", "remedy"),))
-    received = decode_result(encode(CheckResult.from_loaded(sent)))
+    sent = LoadedPolicy(policy, "0123456789abcdef")
+    received = decode_result(encode_policy(sent))
     assert received == sent
-    return received.policy.policy
+    return received.policy
 
 
-def decode_result(data: bytes) -> LoadResult:
+def encode_policy(loaded: LoadedPolicy) -> bytes:
+    head, services = msgspec.structs.replace(loaded.policy, services=()), loaded.policy.services
+    checked = LoadedDocument(head, loaded.hash, (NEW,) * len(services), services, None)
+    return encode(CheckResult.from_checked(checked))
+
+
+def decode_result(data: bytes) -> LoadedPolicy:
     found = decode(data, CheckResult)
     return found.build_result([decode_service(piece) for piece in found.services])
 
@@ -84,7 +91,7 @@ def test_data_that_is_no_check_result_is_rejected(data: bytes) -> None:
 
 def test_invalid_amount_is_rejected() -> None:
     policy = load_unproved((ROOT / "docs/examples/policy.yaml").read_bytes(), None).policy
-    good = encode(CheckResult.from_loaded(LoadResult(LoadedPolicy(policy, "0"))))
+    good = encode_policy(LoadedPolicy(policy, "0"))
     assert b"180s" in good
     with pytest.raises((msgspec.MsgspecError, ValueError)):
         decode_result(good.replace(b"180s", b"180x"))

@@ -30,10 +30,11 @@ _TOO_MUCH = Problem(
 )
 
 
-def load_document(given: bytes, purpose: str) -> bytes:
-    """Check a document with `check_policy`; return the encoded result."""
+def load_document(given: bytes, purpose: str, facts_bytes: str = "0") -> bytes:
+    """Check a document with `check_policy`; return the encoded result. Facts follow it, if it has a former one."""
+    size = len(given) - int(facts_bytes)
     try:
-        return encode(check_policy(given, Purpose(purpose)))
+        return encode(check_policy(given[:size], Purpose(purpose), given[size:]))
     except MemoryError:
         return encode(CheckResult(problems=(_TOO_MUCH,)))
 

@@ -9,12 +9,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE
+from typing import NamedTuple
 
 import msgspec
 
 import webhook
-from webhook.core.document import LoadResult, Purpose
+from webhook.core.document import Purpose
 from webhook.core.document.assembly import Assembly, AssemblyRequest
+from webhook.core.document.changed_services import NEW
+from webhook.core.policy.model import LoadedPolicy, Service
 from webhook.core.policy_changes.policy_process_codec import CheckResult, decode, decode_service, encode
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
 from webhook.errors import CheckFailedError
@@ -30,6 +33,13 @@ _COMPLAINT_CHARACTERS_MAX = 200
 _SERVICES_PER_TURN_MAX = 50  # services decoded per turn of the event loop: more would delay reviews
 
 
+class _Former(NamedTuple):
+    """The last valid policy: the child process keeps nothing, and is told what it has found."""
+
+    services: tuple[Service, ...] = ()
+    facts: bytes = b""
+
+
 class PolicyProcess:
     """A `ports.PolicyCheck`: one process at a time."""
 
@@ -37,17 +47,17 @@ class PolicyProcess:
         self._command = tuple(command)
         self._timeout_seconds = timeout_seconds
         self._turn = asyncio.Lock()
+        self._former = _Former()
 
-    async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
-        answer = await self._answer(raw, "load", purpose)
+    async def load(self, raw: bytes, purpose: Purpose) -> LoadedPolicy:
+        former = self._former
+        answer = await self._answer(raw + former.facts, "load", purpose, str(len(former.facts)))
         with _sense(), defer_collection():
             outcome = decode(answer, CheckResult)
-            services = []
-            for piece in outcome.services:
-                services.append(decode_service(piece))
-                if len(services) % _SERVICES_PER_TURN_MAX == 0:
-                    await asyncio.sleep(0)
-        return outcome.build_result(services)
+            services = await _decode_services(outcome, former.services)
+        loaded = outcome.build_result(services)
+        self._former = _Former(loaded.policy.services, outcome.facts) if outcome.facts else _Former()
+        return loaded
 
     async def assemble(self, asked: AssemblyRequest) -> Assembly:
         answer = await self._answer(encode(asked), "assemble")
@@ -85,6 +95,21 @@ class PolicyProcess:
         return answer
 
 
+async def _decode_services(outcome: CheckResult, former: Sequence[Service]) -> list[Service]:
+    """Return the services of a policy: those of the one before are the same objects."""
+    services: list[Service] = []
+    decoded = 0
+    for place in outcome.places:
+        if place != NEW:
+            services.append(former[place])
+            continue
+        services.append(decode_service(outcome.services[decoded]))
+        decoded += 1
+        if decoded % _SERVICES_PER_TURN_MAX == 0:
+            await asyncio.sleep(0)
+    return services
+
+
 def _make_environment() -> dict[str, str]:
     """Return the environment with which Python finds this package, whatever the working directory."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -106,7 +131,7 @@ def _sense() -> Iterator[None]:
     """Raise CheckFailedError if the answer cannot be decoded."""
     try:
         yield
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, IndexError) as error:
         raise CheckFailedError(f"its process returned an unreadable answer: {error}") from None
 
 

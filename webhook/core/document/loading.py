@@ -1,6 +1,6 @@
 """Loading of a policy document: parse, merge defaults, check schema and rules, prove. Reports all problems at once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -16,7 +16,7 @@ from webhook.core.document.yaml.reader import read_yaml
 from webhook.core.document.yaml.syntax_errors import find_template
 from webhook.core.document.yaml.text import build_syntax_problem, decode_text
 from webhook.core.policy.model import LoadedPolicy, Policy
-from webhook.core.proof import Proof, prove
+from webhook.core.proof import Flaw, Proof, prove
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ class EffectiveDocument:
     document: Node
     policy: Policy
     warnings: tuple[Problem, ...]
+    written: Node
+    """The tree before the merge."""
 
 
 def load(raw: bytes, purpose: Purpose) -> LoadResult:
@@ -55,11 +57,20 @@ def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
 def add_proof(effective: EffectiveDocument) -> EffectiveDocument:
     """Return a document after its proof. DocumentError: the proof found flaws."""
     proof = prove(effective.policy)
-    if proof.flaws:
-        raise DocumentError(_list_flaws(proof, effective.document))
+    refuse_flaws(proof.flaws, effective.document)
     return replace(
         effective, warnings=sort_problems([*effective.warnings, *_check_sampling(proof, effective.document)])
     )
+
+
+def refuse_flaws(flaws: Sequence[Flaw], document: Node) -> None:
+    """DocumentError: there are flaws, each at its stanza."""
+    services = document.child("services")
+    if flaws:
+        raise DocumentError(
+            services.child(flaw.service).child(flaw.stanza).build_key_problem(flaw.reason, flaw.remedy)
+            for flaw in flaws
+        )
 
 
 def compute_hash(raw: bytes) -> str:
@@ -67,29 +78,36 @@ def compute_hash(raw: bytes) -> str:
     return sha256(raw).hexdigest()[:16]
 
 
-def load_unproved(raw: bytes, purpose: Purpose | None, atomic: frozenset[str] = ATOMIC) -> EffectiveDocument:
+def load_unproved(
+    raw: bytes, purpose: Purpose | None, atomic: frozenset[str] = ATOMIC, *, advises: bool = True
+) -> EffectiveDocument:
     """Return the merged document without the proof, for documents already proved.
 
-    `atomic`: the fields that a service replaces as a whole.
+    `atomic`: the fields that a service replaces as a whole. `advises`: whether somebody reads the warnings.
     """
     with redact_unless(POLICY, raw):
-        return _check(raw, purpose, atomic)
+        return _check(raw, purpose, atomic, advises=advises)
 
 
-def _check(raw: bytes, purpose: Purpose | None, atomic: frozenset[str]) -> EffectiveDocument:
+def _check(raw: bytes, purpose: Purpose | None, atomic: frozenset[str], *, advises: bool) -> EffectiveDocument:
     reading = read_yaml(raw)
     if reading.is_empty:
         remedy = "write apiVersion, kind and services"
         raise DocumentError([Problem(1, 1, DOCUMENT, "(empty)", "there is no document", remedy)])
     _refuse_other_kinds(reading.root)
     try:
-        return check_tree(reading.root, purpose, atomic, reading.problems)
+        return check_tree(reading.root, purpose, atomic, reading.problems, advises=advises)
     except DocumentError as error:
         raise DocumentError(_find_template_problem(raw) or error.problems) from None
 
 
 def check_tree(
-    tree: Node, purpose: Purpose | None, atomic: frozenset[str] = ATOMIC, problems: Iterable[Problem] = ()
+    tree: Node,
+    purpose: Purpose | None,
+    atomic: frozenset[str] = ATOMIC,
+    problems: Iterable[Problem] = (),
+    *,
+    advises: bool = True,
 ) -> EffectiveDocument:
     """Return the merged document of a tree, without the proof. DocumentError: all problems, with those of its text."""
     document = merge_defaults(tree, atomic)
@@ -101,8 +119,8 @@ def check_tree(
         errors += feature_gates.check_support(root, purpose)
     if errors:
         raise DocumentError(errors)
-    advice = (*rules.find_advice(root), *advise_on_merge(tree))
-    return EffectiveDocument(document, _convert_policy(document), sort_problems(advice))
+    advice = (*rules.find_advice(root), *advise_on_merge(tree)) if advises else ()
+    return EffectiveDocument(document, _convert_policy(document), sort_problems(advice), tree)
 
 
 def _find_template_problem(raw: bytes) -> list[Problem]:
@@ -128,13 +146,6 @@ def _refuse_other_kinds(root: Node) -> None:
     if kind is not None and kind.value == "ConfigMap":
         remedy = 'give the document alone: the text under data["policy.yaml"]'
         raise DocumentError([kind.build_problem("a ConfigMap, which only carries a policy", remedy)])
-
-
-def _list_flaws(proof: Proof, document: Node) -> Iterator[Problem]:
-    """Yield the flaws that the proof found, each at its stanza."""
-    services = document.child("services")
-    for flaw in proof.flaws:
-        yield services.child(flaw.service).child(flaw.stanza).build_key_problem(flaw.reason, flaw.remedy)
 
 
 def _check_sampling(proof: Proof, document: Node) -> Iterator[Problem]:

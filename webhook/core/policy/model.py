@@ -43,6 +43,7 @@ from webhook.core.policy_fields.rollout import Rollout
 BUILT_IN_EXEMPT_NAMESPACES = frozenset({"kube-system", "kube-node-lease", "podgate-system"})
 
 
+SERVICES_MAX = 5000
 _OPEN_BREAKERS_MIN = 3
 
 
@@ -231,7 +232,7 @@ class Policy(Struct, frozen=True, rename="camel"):
 
     api_version: Literal["podgate.io/v1alpha1"]
     kind: Literal["Policy"]
-    services: Annotated[tuple[Service, ...], Meta(extra_json_schema={"minItems": 1, "maxItems": 5000})]
+    services: Annotated[tuple[Service, ...], Meta(extra_json_schema={"minItems": 1, "maxItems": SERVICES_MAX})]
     unmatched: Unmatched = Unmatched.ADMIT
     exemptions: Exemptions = Exemptions()
     sla_classes: Annotated[tuple[SlaClass, ...], Meta(extra_json_schema={"minItems": 1})] = DEFAULT_SLA_CLASSES

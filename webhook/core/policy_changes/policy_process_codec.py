@@ -6,8 +6,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from webhook.core.document import DocumentError, LoadResult, Problem, Purpose, load
+from webhook.core.document import DocumentError, Problem, Purpose
 from webhook.core.document.assembly import Assembly, AssemblyRequest
+from webhook.core.document.changed_services import LoadedDocument, check_document
+from webhook.core.document.service_facts import DocumentFacts
 from webhook.core.kubernetes.quantity import convert_amount
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
@@ -20,37 +22,43 @@ class _Head(Struct, frozen=True):
 
     policy: Policy
     hash: str
-    warnings: tuple[Problem, ...]
 
 
 class CheckResult(Struct, frozen=True):
-    """The result of `load`, or the problems that it raises.
+    """A valid document as `check_document` returns it, or the problems that it raises.
 
-    Each service is encoded by itself, so that the receiver of a thousand can handle reviews in between.
+    Each service is encoded by itself, so that the receiver of a thousand can handle reviews in between. Those that the
+    document before has, too, are only named by their `places` in it. The receiver returns the `facts` with the next
+    document.
     """
 
     head: _Head | None = None
+    places: tuple[int, ...] = ()
     services: tuple[Raw, ...] = ()
+    facts: bytes = b""
     problems: tuple[Problem, ...] = ()
 
     @classmethod
-    def from_loaded(cls, loaded: LoadResult) -> "CheckResult":
-        policy = loaded.policy.policy
-        head = _Head(msgspec.structs.replace(policy, services=()), loaded.policy.hash, loaded.warnings)
-        return cls(head, tuple(Raw(_encoder.encode(service)) for service in policy.services))
+    def from_checked(cls, checked: LoadedDocument) -> "CheckResult":
+        return cls(
+            _Head(checked.policy, checked.hash),
+            checked.places,
+            tuple(Raw(_encoder.encode(service)) for service in checked.services),
+            b"" if checked.facts is None else _encoder.encode(checked.facts),
+        )
 
-    def build_result(self, services: Iterable[Service]) -> LoadResult:
-        """Return or raise as `load` does, with the decoded `services`."""
+    def build_result(self, services: Iterable[Service]) -> LoadedPolicy:
+        """Return the policy with its `services`. DocumentError: it is invalid."""
         if self.head is None:
             raise DocumentError(self.problems)
-        policy = msgspec.structs.replace(self.head.policy, services=tuple(services))
-        return LoadResult(LoadedPolicy(policy, self.head.hash), self.head.warnings)
+        return LoadedPolicy(msgspec.structs.replace(self.head.policy, services=tuple(services)), self.head.hash)
 
 
-def check_policy(raw: bytes, purpose: Purpose) -> CheckResult:
-    """Load a document and return the result."""
+def check_policy(raw: bytes, purpose: Purpose, facts: bytes = b"") -> CheckResult:
+    """Check a document and return the result. `facts`: those of the result before, empty for none."""
     try:
-        return CheckResult.from_loaded(load(raw, purpose))
+        former = decode(facts, DocumentFacts) if facts else None
+        return CheckResult.from_checked(check_document(raw, purpose, former))
     except DocumentError as error:
         return CheckResult(problems=error.problems)
 

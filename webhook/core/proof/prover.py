@@ -1,6 +1,7 @@
 """Prover: rewrites and validates each Pod of the corpus, or of an even sample, under every distinct set of rules."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import jsonpatch
@@ -111,21 +112,52 @@ def prove(policy: Policy) -> Proof:
 
     Rules are tried as if they were enforced, because their mode may change.
     """
-    owners: dict[bytes, list[_Owner]] = {}
-    for index, service in enumerate(policy.services):
-        for owner in _list_owners(index, service):
-            rules = _encoder.encode((owner.service.placement, owner.service.resources))
-            owners.setdefault(rules, []).append(owner)
-    chosen = _choose_sets(list(owners))
-    trials = _Trials()
-    flaws: list[Flaw] = []
-    for rules in chosen:
-        enforced = _enforce(owners[rules][0].service)
-        for (stanza, _), trouble in trials.find_failures(enforced).items():
-            flaws += [
-                Flaw(owner.place, stanza, f"{owner.variant}{trouble.reason}", trouble.remedy) for owner in owners[rules]
-            ]
-    return Proof(tuple(flaws), len(chosen), len(owners))
+    return RuleIndex(policy.services).prove()
+
+
+class RuleSet(NamedTuple):
+    """A distinct set of rules, known by a digest. `size_bytes`: its length as JSON."""
+
+    digest: bytes
+    size_bytes: int
+
+
+_DIGEST_BYTES = 16
+
+
+class RuleIndex:
+    """The distinct sets of rules of some services."""
+
+    def __init__(self, services: Iterable[Service]) -> None:
+        self.of_services: list[tuple[RuleSet, ...]] = []
+        """The sets of each service."""
+        self._owners: dict[RuleSet, list[_Owner]] = {}
+        for index, service in enumerate(services):
+            sets = []
+            for owner in _list_owners(index, service):
+                rules = _encoder.encode((owner.service.placement, owner.service.resources))
+                found = RuleSet(blake2b(rules, digest_size=_DIGEST_BYTES).digest(), len(rules))
+                self._owners.setdefault(found, []).append(owner)
+                sets.append(found)
+            self.of_services.append(tuple(sets))
+
+    @property
+    def sets(self) -> Sequence[RuleSet]:
+        return list(self._owners)
+
+    def prove(self) -> Proof:
+        """Try all sets, or as many of them as may be proved."""
+        chosen = choose_sets(self.sets)
+        return Proof(tuple(self.find_flaws(chosen)), len(chosen), len(self._owners))
+
+    def find_flaws(self, chosen: Iterable[RuleSet]) -> Iterator[Flaw]:
+        """Yield the flaws of some sets."""
+        trials = _Trials()
+        for rules in chosen:
+            owners = self._owners[rules]
+            for (stanza, _), trouble in trials.find_failures(_enforce(owners[0].service)).items():
+                for owner in owners:
+                    yield Flaw(owner.place, stanza, f"{owner.variant}{trouble.reason}", trouble.remedy)
 
 
 class _Owner(NamedTuple):
@@ -175,10 +207,10 @@ def _select(ratios: Mapping[str, Quantity], names: Collection[str]) -> dict[str,
     return {name: ratio for name, ratio in ratios.items() if name in names}
 
 
-def _choose_sets(sets: list[bytes]) -> list[bytes]:
+def choose_sets(sets: Sequence[RuleSet]) -> Sequence[RuleSet]:
     """Return as many sets as may be proved, evenly spread, always with the first one."""
     chosen = _spread_evenly(sets, min(len(sets), SETS_MAX))
-    size_bytes = sum(map(len, chosen))
+    size_bytes = sum(rules.size_bytes for rules in chosen)
     return (
         chosen
         if size_bytes <= RULES_BYTES_MAX
@@ -186,7 +218,7 @@ def _choose_sets(sets: list[bytes]) -> list[bytes]:
     )
 
 
-def _spread_evenly(sets: list[bytes], count: int) -> list[bytes]:
+def _spread_evenly(sets: Sequence[RuleSet], count: int) -> Sequence[RuleSet]:
     return [sets[place * len(sets) // count] for place in range(count)]
 
 

@@ -34,11 +34,14 @@ class _Kept(NamedTuple):
 def find_resets(old: Policy, new: Policy) -> Iterator[str]:
     """Yield a line for each limit of `new` that starts empty although `old` had counted."""
     pools_before, pools_after = ({pool.name: pool for pool in policy.pools} for policy in (old, new))
+    have_same_pools = pools_before == pools_after
     before = {service.name: service for service in old.services}
     names = {service.name for service in new.services}
     gone = {str(service.match): name for name, service in before.items() if name not in names}
     for service in new.services:
         former = before.get(service.name)
+        if former is service and have_same_pools:
+            continue
         if former is not None:
             yield from _find_service_resets(
                 _Kept.from_service(former, pools_before), _Kept.from_service(service, pools_after), service

@@ -1,6 +1,6 @@
 """Rules of `match`: namespaces, selectors, services that earlier services shadow, and names with a `*`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 from webhook.core.document.yaml.parts import DocumentPart, InvalidFieldError, stop_at_invalid
@@ -29,18 +29,18 @@ def patterns_do_not_overlap(service: DocumentPart) -> Iterator[Problem]:
 AFFINITIES = (("placement", "affinity"), ("placement", "shares", "variants", "*", "affinity"))
 """Paths of all affinity: of every Pod, and of the Pods of one variant."""
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
-_SELECTORS: tuple[tuple[str, ...], ...] = (
-    ("match", "namespaceSelector"),
-    ("match", "podSelector"),
-    ("placement", "topologySpreadConstraints", "*", "labelSelector"),
-    *(
-        (*affinity, kind, term, "*", *path, selector)
-        for affinity in AFFINITIES
-        for kind in ("podAffinity", "podAntiAffinity")
-        for term, path in ((_TERMS[0], ()), (_TERMS[1], ("podAffinityTerm",)))
-        for selector in ("labelSelector", "namespaceSelector")
-    ),
+_OF_AFFINITY = tuple(
+    (kind, term, "*", *path, selector)
+    for kind in ("podAffinity", "podAntiAffinity")
+    for term, path in ((_TERMS[0], ()), (_TERMS[1], ("podAffinityTerm",)))
+    for selector in ("labelSelector", "namespaceSelector")
 )
+_SELECTORS: tuple[tuple[tuple[str, ...], tuple[tuple[str, ...], ...]], ...] = (
+    (("match",), (("namespaceSelector",), ("podSelector",))),
+    (("placement", "topologySpreadConstraints", "*"), (("labelSelector",),)),
+    *((affinity, _OF_AFFINITY) for affinity in AFFINITIES),
+)
+"""Paths of label selectors, by the field that all of them are within: most services have none of these fields."""
 
 
 def a_match_says_where(service: DocumentPart) -> Iterator[Problem]:
@@ -68,11 +68,12 @@ def a_match_says_where(service: DocumentPart) -> Iterator[Problem]:
 
 def selectors_make_sense(service: DocumentPart) -> Iterator[Problem]:
     """Label selectors of `match` and `placement`: refuse values that do not fit the operator, and contradictions."""
-    for path in _SELECTORS:
-        for selector in service.select(*path):
-            for expression in selector.select("matchExpressions", "*"):
-                yield from stop_at_invalid(values_fit_the_operator(expression))
-            yield from stop_at_invalid(check_can_match(selector))
+    for field, paths in _SELECTORS:
+        for part in service.select(*field):
+            for selector in [found for path in paths for found in part.select(*path)]:
+                for expression in selector.select("matchExpressions", "*"):
+                    yield from stop_at_invalid(values_fit_the_operator(expression))
+                yield from stop_at_invalid(check_can_match(selector))
 
 
 def values_fit_the_operator(expression: DocumentPart) -> Iterator[Problem]:
@@ -109,6 +110,16 @@ def check_can_match(selector: DocumentPart) -> Iterator[Problem]:
             yield selector.report_field(reason, f"fix its requirements on {key}")
 
 
+def list_exact_labels(constraints: Constraints) -> list[tuple[str, str]]:
+    """Return the labels for which a single value is accepted."""
+    return [
+        (key, value)
+        for key, constraint in constraints.items()
+        if constraint.allowed is not None and len(constraint.allowed) == 1
+        for value in constraint.allowed
+    ]
+
+
 class _Reach:
     """A service's match as patterns and constraints."""
 
@@ -126,12 +137,7 @@ class _Reach:
         self.namespace_labels: Constraints = build_constraints(match.namespace_selector)
         self.pod_labels: Constraints = build_constraints(match.pod_selector)
         self.owner_kinds = frozenset(match.owner_kinds)
-        self.exact_labels = [
-            (key, value)
-            for key, constraint in self.pod_labels.items()
-            if constraint.allowed is not None and len(constraint.allowed) == 1
-            for value in constraint.allowed
-        ]
+        self.exact_labels = list_exact_labels(self.pod_labels)
         """Labels of Pods with a single value: a service that requires such a label covers only services that do too."""
 
     def is_within(self, other: "_Reach") -> bool:
@@ -153,8 +159,20 @@ class _Reach:
         return not self.namespaces or not self.patterns.isdisjoint(list_covering_patterns(pattern))
 
 
-_Earlier = dict[tuple[str, tuple[str, str] | None], list[_Reach]]
-"""Services by namespace pattern, "" for none, and by the first exact label of Pods, so that few are compared."""
+ReachKey = tuple[str, tuple[str, str] | None]
+"""A namespace pattern, "" for none, and the first exact label of Pods: by these, few services are compared."""
+_Earlier = dict[ReachKey, list[_Reach]]
+
+
+def list_reach_keys(namespaces: Sequence[str], exact_labels: Sequence[tuple[str, str]]) -> list[ReachKey]:
+    """Return the keys of a service."""
+    first = exact_labels[0] if exact_labels else None
+    return [(pattern, first) for pattern in namespaces or ("",)]
+
+
+def list_covering_keys(pattern: str, exact_labels: Sequence[tuple[str, str]]) -> Iterator[ReachKey]:
+    """Return the keys of services that name all namespaces of a pattern and may require no more of Pods."""
+    return product(("", *(list_covering_patterns(pattern) if pattern else ())), (None, *exact_labels))
 
 
 def every_service_can_be_reached(document: DocumentPart) -> Iterator[Problem]:
@@ -167,8 +185,8 @@ def every_service_can_be_reached(document: DocumentPart) -> Iterator[Problem]:
             continue
         if reach.says_where:
             yield from _check_shadowed(reach, earlier)
-            for pattern in reach.namespaces or ("",):
-                earlier.setdefault((pattern, next(iter(reach.exact_labels), None)), []).append(reach)
+            for key in list_reach_keys(reach.namespaces, reach.exact_labels):
+                earlier.setdefault(key, []).append(reach)
 
 
 def _check_shadowed(reach: _Reach, earlier: _Earlier) -> Iterator[Problem]:
@@ -193,8 +211,7 @@ def _check_shadowed(reach: _Reach, earlier: _Earlier) -> Iterator[Problem]:
 
 def _list_candidates(reach: _Reach, pattern: str, earlier: _Earlier) -> Iterator[_Reach]:
     """Yield the earlier services that name all namespaces of a pattern and may require no more of Pods."""
-    patterns = ["", *(list_covering_patterns(pattern) if pattern else ())]
-    for key in product(patterns, (None, *reach.exact_labels)):
+    for key in list_covering_keys(pattern, reach.exact_labels):
         yield from earlier.get(key, ())
 
 

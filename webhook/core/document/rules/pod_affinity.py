@@ -62,10 +62,9 @@ def pod_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
 
     Refuse others, as `label_keys_are_kubernetes` says.
     """
-    for kind in _KINDS:
-        for way in _WAYS:
-            for term in _select_terms(service, kind, *way):
-                yield from stop_at_invalid(label_keys_are_kubernetes(term))
+    for affinity in [part for path in AFFINITIES for part in service.select(*path)]:
+        for term in [found for kind in _KINDS for way in _WAYS for found in affinity.select(kind, *way)]:
+            yield from stop_at_invalid(label_keys_are_kubernetes(term))
 
 
 def some_pod_can_be_near(service: DocumentPart) -> Iterator[Problem]:
@@ -77,7 +76,8 @@ def some_pod_can_be_near(service: DocumentPart) -> Iterator[Problem]:
 def pods_cannot_be_near_and_away(service: DocumentPart) -> Iterator[Problem]:
     """`podAntiAffinity`, required: refuse a term that required `podAffinity` has too."""
     shared = service.select(*AFFINITIES[0])
-    yield from _check_near_and_away(shared, shared)
+    if shared:
+        yield from _check_near_and_away(shared, shared)
     for own in service.select(*AFFINITIES[1]):
         yield from _check_near_and_away([*shared, own], [own])
         yield from _check_near_and_away([own], shared)
