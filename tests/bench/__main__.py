@@ -15,10 +15,10 @@ Pod, in typed decodes of it; rules in CEL; cost of a breaker in a review; longes
 acquire, compared with other rate limiters on the same Redis; and the controller with many Pods. `releases` measures
 how fast a controller releases waiting Pods at a real API server, beside a client that only sends the same patches,
 with the CPU time of all, etcd and Redis; `waiting` measures what 10,000 Pods cost that wait, and how soon they are
-released. `starts` measures a server until it is ready, and `idle` one without calls. `shares` measures the mutating
-call of a service with shares beside the same service without, and `deployments` both in a Deployment of 1,000 Pods on
-a real control plane. `scheduling` runs a real kube-scheduler without an extender, with one that passes all nodes, and
-with all rules.
+released. `starts` measures a server until it is ready, and `idle` one without calls. `policies` puts a policy into
+force, and one that differs in a single service. `shares` measures the mutating call of a service with shares beside
+the same service without, and `deployments` both in a Deployment of 1,000 Pods on a real control plane. `scheduling`
+runs a real kube-scheduler without an extender, with one that passes all nodes, and with all rules.
 """
 
 import argparse
@@ -37,6 +37,7 @@ from tests.bench import (
     loop_stalls,
     pod_rules,
     pods,
+    policy_changes,
     quick,
     results,
     review_opcodes,
@@ -106,6 +107,12 @@ def _count_opcodes(_: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _measure_policies(chosen: argparse.Namespace) -> list[str]:
+    lines, figures = policy_changes.measure(chosen.rounds or policy_changes.ROUNDS)
+    results.record("policies", figures)
+    return lines
+
+
 def _measure_scheduling(chosen: argparse.Namespace) -> list[str]:
     lines, figures = throughput.measure_sizes(chosen.rounds or ROUNDS)
     results.record("scheduling", figures)
@@ -158,6 +165,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "rules": lambda chosen: pod_rules.measure(chosen.rounds or ACQUIRE_ROUNDS),
     "breaker": lambda chosen: breaker_cost.measure(chosen.rounds or ACQUIRE_ROUNDS),
     "loop": _loop,
+    "policies": _measure_policies,
     "acquires": _acquires,
     **{name: _comparison(name) for name in lineup.COMPARISONS},
     "shares": _measure_shares,

@@ -62,6 +62,22 @@ def services_of(count: int) -> str:
     )
 
 
+def share_defaults(count: int, tolerated: str = "payments", changed: int | None = None) -> bytes:
+    """Return a policy of services that have placement and breaker by `defaults`, as one of thousands must.
+
+    `tolerated`: a value of `defaults`. `changed`: the number of a service with another class than the others.
+    """
+    head, _, _ = POLICY.partition("services:")
+    services = "".join(
+        f"- name: s{number}\n  slaClass: {'silver' if number == changed else 'gold'}\n"
+        f"  match: {{namespaces: [s{number}]}}\n"
+        f'  quota: {{windows: [{{window: 1h, hard: {{pods: {number}, cpu: "{number}"}}}}]}}\n'
+        for number in range(count)
+    )
+    placement = _PLACEMENT.replace("payments", tolerated)
+    return f"{head}defaults:\n{placement}{_BREAKER}\nservices:\n{services}".encode()
+
+
 def windows_of(count: int) -> str:
     """Return a policy with one service, ADMITTED, whose quota has this many windows."""
     head, _, _ = POLICY.partition("- name:")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench import breaker_cost, evaluation, loop_stalls, pod_rules, pods, starts
+from tests.bench import breaker_cost, evaluation, loop_stalls, pod_rules, pods, policy_changes, starts
 from tests.bench.acquires import COLUMNS, acquires
 from tests.bench.alternatives import CALLERS, CASES, FULL, GCRA, Case
 from tests.bench.real_redis import real_redis
@@ -107,3 +107,14 @@ def test_it_prints_what_a_server_needs_until_it_is_ready() -> None:
     assert all(re.fullmatch(rf"  \S.*? +CPU {figures} ms", line) for line in parts)
     assert [line.split("  ")[1] for line in lines] == [figures["name"] for figures in measured]
     assert len(parts) == 4
+
+
+def test_a_policy_that_differs_in_one_service_costs_less_than_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_changes, "SIZES", (600,))
+    (title, *lines), (whole, one) = policy_changes.measure(rounds=2)
+    assert title.startswith("a policy checked and put into force")
+    assert all(
+        re.fullmatch(r"  \S.*? +check \S+ \(.*\), server \S+ \(.*\), longest turn \S+ \(.*\)", line) for line in lines
+    )
+    assert one["check_ms"].low < whole["check_ms"].median
+    assert one["server_ms"].low < whole["server_ms"].median

@@ -27,6 +27,7 @@ MARKERS = (
     "scheduling",
     "acquires",
     "loop",
+    "policies",
     "starts",
     "idle",
     "capacity",
@@ -78,6 +79,8 @@ def measured() -> dict[str, Any]:
             "rss_mib": 80,
         }
     ]
+    changed = dict.fromkeys(("check_ms", "server_ms", "longest_turn_ms"), spread)
+    listed["policies"] = [{"name": "a change of one of 5,000", **changed}]
     listed["idle"] = [{"name": "podgate, memory, 1 service", "server_ms": spread}]
     call = {"server": OWN, "connections": 16, "times_without": spread, "cpu_us": spread, "redis_us": spread}
     review = {"store": OWN, "opcodes": 2000, "opcodes_without": 1000, "redis_us": spread}

@@ -48,6 +48,7 @@ def fragments(results: Json) -> dict[str, str]:
         "deployments": _render_deployments(results) if "deployments" in results else "",
         "scheduling": _render_scheduling(results) if "scheduling" in results else "",
         "loop": _loop(results) if "loop" in results else "",
+        "policies": _render_policies(results) if "policies" in results else "",
         "starts": _starts(results) if "starts" in results else "",
         "idle": _render_idle(results) if "idle" in results else "",
         "capacity": capacity.text() if capacity else "",
@@ -165,6 +166,15 @@ def _render_scheduling(results: Json) -> str:
 def _loop(results: Json) -> str:
     lines = [[figures["name"], f"{figures['wall_ms']['median']:.1f}"] for figures in results["loop"]["figures"]]
     return render_table(["beside", "longest turn, ms"], lines)
+
+
+def _render_policies(results: Json) -> str:
+    names = ("check_ms", "server_ms", "longest_turn_ms")
+    lines = [
+        [figures["name"], *(f"{figures[name]['median']:.{int(name == names[-1])}f}" for name in names)]
+        for figures in results["policies"]["figures"]
+    ]
+    return render_table(["put into force", "CPU of the check, ms", "CPU of the server, ms", "longest turn, ms"], lines)
 
 
 def _starts(results: Json) -> str:
