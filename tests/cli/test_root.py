@@ -121,6 +121,18 @@ def test_help_imports_the_names_of_the_commands_only() -> None:
     assert len(modules) < 250
 
 
+def test_explain_reads_no_certificate_and_imports_no_library_for_it(tmp_path: Path) -> None:
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    user = {"name": "u", "user": {"token": "t"}}
+    config = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"}
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config}))
+    modules = modules_after("explain", "pod", "x", "--kubeconfig", path)
+    assert "webhook.adapters.kubernetes.cluster_facts.pods" in modules
+    assert "cryptography" not in modules
+
+
 @pytest.mark.parametrize("command", [["explain", "pod", "x"], ["status"], ["check"], ["queue"], ["decisions"]])
 def test_a_command_that_asks_a_cluster_imports_little_before_its_first_request(
     command: list[str], tmp_path: Path

@@ -1,4 +1,7 @@
-"""Certificates and tokens in Podgate's Secrets, and the serving certificate that a server presents."""
+"""Certificates and tokens in Podgate's Secrets, and the serving certificate that a server presents.
+
+The library of certificates is imported where one is read: `podgate explain` reads none.
+"""
 
 import base64
 import binascii
@@ -6,13 +9,14 @@ import json
 import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 
 from webhook.core.checks.facts import CertificateFact, Json, TrustFact
 from webhook.core.document.configmap import NAMESPACE
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 _CONNECT_SECONDS = 5
 _READ_BYTES = 65_536
@@ -51,7 +55,7 @@ SERVING, _SCHEDULER = "podgate-tls", "podgate-scheduler-tls"
 SECRETS = (SERVING, "podgate-apiserver", "podgate-extender-tls", _SCHEDULER)
 _CERTIFICATE, _TOKEN, _SERVING_CA = "tls.crt", "token", "serving-ca.crt"
 _SEGMENTS = 3
-Chain = Sequence[x509.Certificate]
+Chain = Sequence["x509.Certificate"]
 
 
 def list_secret_facts(name: str, data: Mapping[str, str]) -> tuple[CertificateFact, ...]:
@@ -83,6 +87,8 @@ def parse_chain(data: Mapping[str, str]) -> Chain:
 
 def fetch_chain(url: str) -> Chain:
     """Return the certificate that a server outside the cluster presents; OSError."""
+    from cryptography import x509  # noqa: PLC0415  see above
+
     return [x509.load_der_x509_certificate(fetch_certificate(url))]
 
 
@@ -123,7 +129,9 @@ def _find_error(trusted: Chain, chain: Chain) -> str:
         current = issuer
 
 
-def _is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+def _is_issued_by(certificate: "x509.Certificate", issuer: "x509.Certificate") -> bool:
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415  see above
+
     try:
         certificate.verify_directly_issued_by(issuer)
     except (ValueError, TypeError, InvalidSignature):
@@ -131,7 +139,9 @@ def _is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
     return True
 
 
-def _make_certificate_fact(place: str, certificate: x509.Certificate) -> CertificateFact:
+def _make_certificate_fact(place: str, certificate: "x509.Certificate") -> CertificateFact:
+    from cryptography import x509  # noqa: PLC0415  see above
+
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         listed = tuple(str(name.value) for name in names)
@@ -142,6 +152,8 @@ def _make_certificate_fact(place: str, certificate: x509.Certificate) -> Certifi
 
 
 def _parse_certificates(text: bytes) -> Chain:
+    from cryptography import x509  # noqa: PLC0415  see above
+
     try:
         return x509.load_pem_x509_certificates(text)
     except ValueError:
