@@ -1,7 +1,6 @@
 """Pending sightings: the newest state of each Pod that the store has not received, by service."""
 
 import asyncio
-from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -98,14 +97,10 @@ class PendingSightings:
 
     def resume_version(self, version: int) -> int:
         """Return the version from which another watch misses nothing; `version` is what this watch has reached."""
-        return min((item.version for item in self._list_items()), default=version)
+        every = (*self._waiting.values(), *self._in_flight.values())
+        return min((item.version for items in every for item in items.values()), default=version)
 
     def is_sent(self, turn: int, service: str) -> bool:
         """Return whether all that was added for a service up to a turn has been sent."""
-        return all(item.turn > turn for item in self._list_items(service))
-
-    def _list_items(self, service: str | None = None) -> Iterator[PendingSighting]:
-        for items in (self._waiting, self._in_flight):
-            for name, by_uid in items.items():
-                if service in {None, name}:
-                    yield from by_uid.values()
+        of_service = self._waiting.get(service, {}), self._in_flight.get(service, {})
+        return all(item.turn > turn for items in of_service for item in items.values())
