@@ -15,6 +15,7 @@ from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.adapters.kubernetes.pods import WatchedPods
 from webhook.adapters.memory_store import MemoryStore
 from webhook.controller import Controller, ControllerReports, ControllerTiming
+from webhook.controller.pod_lifecycle import PodObserver
 from webhook.core.breaker import Transition
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import load_effective
@@ -245,7 +246,14 @@ class RecordedReports:
 class ControllerSimulation:
     """Cluster, watch, store and controller. The controller's loops do not run: a test runs their steps."""
 
-    def __init__(self, services: str = WEB, head: str = "", labels: dict[str, dict[str, str]] | None = None) -> None:
+    def __init__(
+        self,
+        services: str = WEB,
+        head: str = "",
+        labels: dict[str, dict[str, str]] | None = None,
+        observers: Sequence[PodObserver] = (),
+    ) -> None:
+        self.observers = observers
         self.clock = VirtualClock(START_US)
         self.cluster = Cluster(self.clock)
         self.store = UnreliableStore(self.clock)
@@ -266,6 +274,7 @@ class ControllerSimulation:
             lambda: self.policy,
             self.namespaces,
             self.reported.reports(),
+            observers=self.observers,
             timing=WITHOUT_DELAYS,
         )
         self.tracker = self.controller._tracker

@@ -10,7 +10,9 @@ from tests.controller.pod_lifecycle import wait_until
 from tests.core.rollout.policies import build_canary, write_divided
 from webhook.controller.pending_sightings import SIGHTINGS_MAX, PendingSightings
 from webhook.controller.pod_index import DELETED_POD_KEPT_US, DELETED_PODS_MAX, PodIndex
-from webhook.core.kubernetes.pod import Container, OwnerReference, Resources
+from webhook.controller.release.gated_pods import GatedPods
+from webhook.core.admission.mutation import QUEUE_GATE
+from webhook.core.kubernetes.pod import Container, OwnerReference, Resources, SchedulingGate
 from webhook.core.pods.ownership import NOT_LIVE_US, OwnedPod
 from webhook.core.quota import Sighting
 
@@ -278,6 +280,31 @@ async def test_pod_of_a_new_owner_is_released_by_the_former_service(services: st
     simulation.watch.list_again()
     await simulation.run_all()
     assert (await simulation.count_used(), simulation.reported.charged_late) == (0, {"new": 1})
+
+
+async def test_earlier_states_of_a_pod_without_a_service_do_not_take_it_for_deleted() -> None:
+    """The watch of a new leader begins before its list. A waiting Pod whose service was removed must not be lost."""
+    gated = GatedPods()
+    simulation = ControllerSimulation(observers=(gated,))
+    await simulation.watch_all()
+    simulation.renew()
+    for uid in ("lives", "unread", "gone"):
+        new = pod(uid, labels={"app": "other"}, scheduling_gates=(SchedulingGate(QUEUE_GATE),))
+        simulation.cluster.create(new)
+    simulation.cluster.delete("gone")
+    unread = simulation.cluster.pods.pop("unread")
+    simulation.change_leader()
+    await simulation.watch.step(simulation.tracker)
+    await simulation.tracker.on_unread("unread", gone=False)
+    await simulation.watch_all()
+    new_pods, left = gated.take_changes()
+    assert ([new.waiting.uid for new in new_pods], left) == (["lives"], set())
+    assert [uid in simulation.tracker.index for uid in ("lives", "unread", "gone")] == [False, False, True]
+    simulation.cluster.pods["unread"] = unread
+    simulation.cluster.delete("unread")
+    simulation.cluster.delete("lives")
+    await simulation.watch_all()
+    assert (gated.take_changes(), len(simulation.tracker._unowned)) == (([], {"lives"}), 0)
 
 
 async def test_recompiled_equal_policy_is_not_new() -> None:

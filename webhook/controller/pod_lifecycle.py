@@ -74,6 +74,8 @@ class PodTracker:
         self._ignored_labels: set[str] = set()
         self._ignored_labels_before: set[str] = set()
         """Pods whose service label was ignored, since the newest list's start, and before."""
+        self._unowned: set[str] = set()
+        """Pods of the newest list that the index lacks, while the watch repeats what is older than the list."""
         self._ends: list[tuple[int, str]] = []
         self._ahead_of_watch: dict[str, int] = {}
         """Versions at which a direct lookup returned Pods; the watch may not have reached them yet."""
@@ -84,6 +86,7 @@ class PodTracker:
             self.compiled, self.listed_turn = compiled, None
         self._labels.clear()
         self._bare.clear()
+        self._unowned.clear()
         self._ignored_labels, self._ignored_labels_before = set(), self._ignored_labels
         self.index.begin_list()
         for observer in self._observers:
@@ -93,6 +96,8 @@ class PodTracker:
         for pod in pods:
             found = await self._find_known_owner(pod)
             self._track(pod, found)
+            if found is None:
+                self._unowned.add(pod.metadata.uid)
             for observer in self._observers:
                 observer.on_listed(pod, found)
 
@@ -106,6 +111,7 @@ class PodTracker:
 
     async def on_changed(self, pod: Pod, *, gone: bool) -> None:
         uid, found = pod.metadata.uid, await self._find_known_owner(pod)
+        self._unowned.clear()  # this is newer than the list
         if gone:
             self._ignored_labels.discard(uid)
             self._track_deletion(uid, found)
@@ -151,10 +157,12 @@ class PodTracker:
             self._track_deletion(uid, None)
         else:
             self.index.keep(uid)
+            self._unowned.add(uid)
 
     async def on_passed(self, pod: Pod) -> None:
-        if self.index.get(pod.metadata.uid) is None:
-            self._track_deletion(pod.metadata.uid, await self.find_owner(pod))
+        uid = pod.metadata.uid
+        if self.index.get(uid) is None and uid not in self._unowned:
+            self._track_deletion(uid, await self.find_owner(pod))
 
     async def _find_known_owner(self, pod: Pod) -> OwnedPod | None:
         """Return a Pod with its service; one that is known stays with its service if it loses its label."""

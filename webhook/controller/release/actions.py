@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
+from webhook.core.controller.waiting_pod import Member
 from webhook.core.policy_fields import WhenExpired
-from webhook.core.quota import QueuePlan
+from webhook.core.quota import CounterPlan, QueuePlan
 
 Released = GatedPod | GatedGroup
 """What is charged and released at once."""
@@ -21,6 +22,12 @@ DRAINING = QueuePlan(
     lifted_percent=10,
 )
 """For the Pods of a service that no longer queues."""
+
+
+def build_member(plan: CounterPlan) -> Member:
+    """Return a service as a member of the queue of its tag."""
+    rules = plan.queue or DRAINING
+    return Member(plan.service, rules.rank, rules.ageing_us, rules.lifted_percent, rules.pause is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from webhook.core.kubernetes.controllers import find_controller_source
 from webhook.core.kubernetes.pod import OwnerReference, Pod
 from webhook.core.pods.ownership import OwnedPod
 from webhook.core.pods.start_outcome import read_created_us
+from webhook.core.quota import Booking
 
 _ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 
@@ -41,6 +42,11 @@ class GatedPod(Struct, frozen=True, gc=False):
         """Return the Pod: what waits alone is a group of one."""
         return (self,)
 
+    def build_booking(self, now_us: int) -> Booking:
+        """Return its charge at a moment."""
+        waiting = self.waiting
+        return Booking(self.namespace, waiting.uid, waiting.cost, now_us, self.name, waiting.scope)
+
 
 class GatedPods:
     """A `PodObserver`. `take_changes` returns what has changed since its last call.
@@ -56,6 +62,8 @@ class GatedPods:
         self._gated: set[str] = set()
         self._new: dict[str, GatedPod] = {}
         self._left: set[str] = set()
+        self._released: set[str] = set()
+        """Gated Pods whose gate is gone: what a list or a late event shows of it is older, until one shows none."""
 
     def on_list_begun(self, compiled: CompiledPolicy | None) -> None:
         """Start a list under a policy."""
@@ -72,6 +80,8 @@ class GatedPods:
         uid = pod.metadata.uid
         if self._compiled is None or not has_queue_gate(pod) or pod.metadata.deletion_timestamp is not None:
             self.on_deleted(uid)
+            return
+        if uid in self._released:
             return
         service, cost = (found.service, found.cost) if found is not None else ("", {})
         plan, namespace = self._compiled.plans.get(service), pod.metadata.namespace
@@ -93,9 +103,16 @@ class GatedPods:
 
     def on_deleted(self, uid: str) -> None:
         self._new.pop(uid, None)
+        self._released.discard(uid)
         if uid in self._gated:
             self._gated.remove(uid)
             self._left.add(uid)
+
+    def note_released(self, uid: str) -> None:
+        """Note that the gate of a Pod is removed: gates are never added again, so it waits no more."""
+        if uid in self._gated:
+            self._new.pop(uid, None)
+            self._released.add(uid)
 
     def list_new(self) -> Collection[GatedPod]:
         """Return the gated Pods that have changed."""
@@ -112,7 +129,7 @@ class GatedPods:
     def put_back(self, pods: Iterable[GatedPod]) -> None:
         """Return Pods again that could not be taken over, unless they have changed since."""
         for pod in pods:
-            if pod.waiting.uid in self._gated:
+            if pod.waiting.uid in self._gated and pod.waiting.uid not in self._released:
                 self._new.setdefault(pod.waiting.uid, pod)
 
 

@@ -19,39 +19,14 @@ from webhook.controller.release.gated_groups import GroupFacts
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
 from webhook.controller.release.group_release import GroupRelease, find_group_uid
 from webhook.controller.release.queue_reader import QueueReader
+from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.releaser import PodReleaser
 from webhook.controller.release.removal import GateRemoval, RemovalReports
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.quota import Booking, CounterPlan, QueuePlan
+from webhook.core.quota import CounterPlan, QueuePlan
 from webhook.core.reporting.queue_document import QueueDepth
 from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import GateClient, QueueIndex
-
-_SAVED_US_MAX = 250_000
-"""Room is saved up over this time: rounds are not equally long."""
-
-
-class ReleaseRateLimit:
-    """At most `rate` releases per second, and those of 250 ms at once."""
-
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
-        self._most = max(1.0, rate * _SAVED_US_MAX / 1_000_000)
-        self._room = self._most
-        self._counted_us: int | None = None
-
-    def compute_room(self, now_us: int) -> int:
-        """Return how many Pods may be released now."""
-        if self._counted_us is not None:
-            gained = max(0, now_us - self._counted_us) * self._rate / 1_000_000
-            self._room = min(self._most, self._room + gained)
-        self._counted_us = now_us
-        return max(0, int(self._room))
-
-    def spend(self) -> None:
-        """Note one release."""
-        self._room -= 1
-
 
 _ROUND_SECONDS = 0.1
 """How often changes of the watch are applied."""
@@ -59,6 +34,7 @@ _ROUND_SECONDS_MIN = 0.01
 """Pods that are due before the next round are released at their moment, but not one by one."""
 _RETRY_SECONDS = 1.0
 _INDEX_SECONDS = 10.0
+_MENDED_PER_ROUND_MAX = 64
 _LOSS_US = 10_000_000
 """How long nothing is released after a loss: servers notice it, and submit the charges of their last minute again."""
 _BOOKINGS_PER_CALL_MAX = 64
@@ -109,6 +85,10 @@ class ReleaseLoop:
         self._compiled: CompiledPolicy | None = None
         self._queued: tuple[CounterPlan, ...] = ()
         """Plans of the services that queue."""
+        self._empty: dict[str, int] = {}
+        """Their services, each with 0: the counts while no Pod waits."""
+        self._unmended: list[CounterPlan] = []
+        """Those whose index is mended in the next rounds."""
         self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
         self.groups = GroupRelease(self._releaser, store, groups)
         removal = RemovalReports(
@@ -148,18 +128,20 @@ class ReleaseLoop:
         if compiled is not self._compiled:
             self._compiled = compiled
             self._queued = tuple(plan for plan in compiled.plans.values() if plan.queue is not None)
+            self._empty = dict.fromkeys((plan.service for plan in self._queued), 0)
             self._releaser.begin(compiled.plans)
             self.groups.review_all()
         now_us = self._store.now_us()
         try:
             await self._rebook(now_us)
+            self._removal.return_to_queue()
             await self._take_changes(compiled)
             for plan, pod in await self.groups.update(compiled.plans):
                 await self._removal.start(plan, pod)
             await self._removal.update_index()
             if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
-                self._indexed_us = now_us
-                await self._mend_index(now_us)
+                self._indexed_us, self._unmended = now_us, list(self._queued)
+            await self._mend_index(now_us)
             if now_us - self._retried_us >= _RETRY_SECONDS * 1_000_000:
                 # No event announces that live Pods end, grants begin or breakers close.
                 self._retried_us = now_us
@@ -183,10 +165,9 @@ class ReleaseLoop:
 
     def _report_waiting(self) -> None:
         """Report all waiting Pods, also those that are not in a queue yet because the store gives no answer."""
-        counts = Counter(dict.fromkeys([plan.service for plan in self._queued], 0))
-        counts.update(self.queue.count_pods())
+        counts = Counter(self.queue.count_pods())
         counts.update(pod.waiting.service for pod in self._pods.list_new() if pod.waiting.uid not in self._releaser)
-        self._reports.on_waiting(counts)
+        self._reports.on_waiting(self._empty | counts)
 
     async def _rebook(self, now_us: int) -> None:
         self._recent.sweep(now_us)
@@ -225,27 +206,35 @@ class ReleaseLoop:
                 by_service.setdefault(pod.waiting.service, []).append(pod)
         for service, pods in by_service.items():
             plan = compiled.plans.get(service)
-            times_us = (
-                await self._find_registration_times(plan, pods) if plan is not None and plan.queue is not None else {}
-            )
+            times_us = await self._find_registration_times(plan, pods) if plan is not None else {}
             for pod in pods:
                 since_us = times_us.get(pod.waiting.uid, pod.waiting.since_us)
                 self.groups.put(replace(pod, waiting=replace(pod.waiting, since_us=since_us)))
 
     async def _find_registration_times(self, plan: CounterPlan, pods: list[GatedPod]) -> Mapping[str, int]:
-        """Return when Pods were registered; those that the index has lost are registered at their creation."""
+        """Return when Pods were registered; those that the index has lost are registered at their creation.
+
+        A service that no longer queues registers none, but its Pods keep their order under a new leader.
+        """
         known = await self._index.find_times_us(plan, [pod.waiting.uid for pod in pods])
         now_us = self._store.now_us()
         lost = {pod.waiting.uid: pod.waiting.since_us or now_us for pod in pods if pod.waiting.uid not in known}
-        if lost:
+        if lost and plan.queue is not None:
             await self._index.restore(plan, lost)
         return {**known, **lost}
 
     async def _mend_index(self, now_us: int) -> None:
-        """Forget Pods that were never created, and register again what the store has lost."""
+        """Forget Pods that were never created, and register again what the store has lost, of a part of the services.
+
+        All of them in one round would delay releases.
+        """
+        if not self._unmended:
+            return
+        plans, self._unmended = self._unmended[:_MENDED_PER_ROUND_MAX], self._unmended[_MENDED_PER_ROUND_MAX:]
         times_us = self._releaser.pods.list_times_us()
-        for plan in self._queued:
-            known, waiting = await self._index.list_waiting(plan), times_us.get(plan.service, {})
+        answers = await asyncio.gather(*map(self._index.list_waiting, plans))
+        for plan, known in zip(plans, answers, strict=True):
+            waiting = times_us.get(plan.service, {})
             old = [uid for uid, at_us in known.items() if now_us - at_us > _UNSEEN_US]
             await self._index.forget(plan, [uid for uid in old if uid not in waiting and uid not in self._removal])
             lost = {uid: at_us for uid, at_us in waiting.items() if uid not in known}
@@ -261,12 +250,12 @@ class ReleaseLoop:
             await self._removal.start(self._find_plan(pod), pod)
 
     def _on_released(self, pod: GatedPod) -> None:
+        self._pods.note_released(pod.waiting.uid)
         now_us = self._store.now_us()
         latency_seconds = max(0, now_us - (pod.due_us or now_us)) / 1_000_000
         self._reports.on_released(pod, self._compute_waited_seconds(pod), latency_seconds)
         if (plan := self._find_plan(pod)) is not None:
-            booking = Booking(pod.namespace, pod.waiting.uid, pod.waiting.cost, now_us, pod.name, pod.waiting.scope)
-            self._recent.add(plan, booking, is_owed=now_us < self._releaser.held_until_us)
+            self._recent.add(plan, pod.build_booking(now_us), is_owed=now_us < self._releaser.held_until_us)
 
     async def _expire(self, pod: GatedPod) -> None:
         """Apply whenExpired. A Pod that is kept waits on."""

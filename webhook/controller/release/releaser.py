@@ -7,15 +7,15 @@ from math import inf
 
 from msgspec.structs import replace
 
-from webhook.controller.release.actions import DRAINING, ReleaseActions, Released
+from webhook.controller.release.actions import ReleaseActions, Released, build_member
 from webhook.controller.release.charging import RETRY_US, ReleaseStore, charge, find_obstacle, renew_charge
 from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.queued_pods import QueuedPods
 from webhook.core.controller.lane import UNANSWERED
 from webhook.core.controller.order import ReleaseOrder
-from webhook.core.controller.waiting_pod import Member
-from webhook.core.quota import Booking, CounterPlan, Holder, Receipt
+from webhook.core.controller.waiting_pod import Member, WaitingPod
+from webhook.core.quota import CounterPlan, Holder, Receipt
 from webhook.errors import StoreUnavailableError
 
 _CHARGES_PER_CALL_MAX = 16
@@ -29,8 +29,10 @@ class PodReleaser:
         self._store = store
         self._actions = actions
         self._plans: Mapping[str, CounterPlan] = {}
+        self._members: dict[str, dict[str, Member]] = {}
+        """By tag and service, all services that queue or have waiting Pods."""
         self._orders: dict[str, ReleaseOrder] = {}
-        """By tag, of all services that queue or have waiting Pods."""
+        """By tag, made when the first Pod waits: of many services few have waiting Pods."""
         self._idle_us: dict[str, int] = {}
         """For each order, when it last had nothing to release."""
         self._together: dict[str, int] = {}
@@ -49,15 +51,11 @@ class PodReleaser:
     def begin(self, plans: Mapping[str, CounterPlan]) -> None:
         """Start under a policy. Pods without a queue are released as limits allow; those without a service, at once."""
         self._plans = plans
-        by_tag: dict[str, list[Member]] = {}
+        self._members, self._orders, self._idle_us = {}, {}, {}
         for plan in plans.values():
             if plan.queue is not None or self.pods.count(plan.service):
-                rules = plan.queue or DRAINING
-                is_paused = rules.pause is not None
-                member = Member(plan.service, rules.rank, rules.ageing_us, rules.lifted_percent, is_paused)
-                by_tag.setdefault(plan.tag, []).append(member)
-        self._orders = {tag: ReleaseOrder(members) for tag, members in by_tag.items()}
-        self._idle_us = {tag: self._idle_us.get(tag, self._now_us()) for tag in self._orders}
+                self._members.setdefault(plan.tag, {})[plan.service] = build_member(plan)
+        self._together = {tag: count for tag, count in self._together.items() if tag in self._members}
         self.pods.clear_deadlines()
         self._unowned = []
         for pod in self.pods.list_pods():
@@ -78,13 +76,8 @@ class PodReleaser:
                 return
             pod = replace(pod, waiting=waiting)
             self._take_out(waiting.uid)
-        is_first = not self.pods.count(waiting.service)
         self.pods.add(pod, is_apart=is_apart)
-        plan = self._plans.get(waiting.service)
-        if is_first and plan is not None and plan.queue is None:
-            self.begin(self._plans)  # its queue is created only now
-        else:
-            self._enqueue(pod)
+        self._enqueue(pod)
 
     def put_group(self, group: GatedGroup) -> None:
         """Add a complete group whose members wait apart, or replace it; it keeps its place if nothing has changed."""
@@ -94,13 +87,13 @@ class PodReleaser:
             return
         self.drop_group(uid)
         self.pods.groups[uid] = group
-        self._orders[plan.tag].add(group.waiting)
+        self._add_to_order(plan, group.waiting)
 
     def drop_group(self, uid: str) -> None:
         """Remove a group that is no longer complete, if it is known. Its members wait on."""
         group = self.pods.groups.pop(uid, None)
-        if group is not None and (plan := self._plans.get(group.waiting.service)) is not None:
-            self._orders[plan.tag].remove(uid)
+        if group is not None and (order := self._find_order(group)) is not None:
+            order.remove(uid)
 
     def remove(self, uid: str) -> str | None:
         """Remove a Pod that was deleted, or whose gate was removed; return its service, None if it is unknown."""
@@ -115,8 +108,8 @@ class PodReleaser:
         if (group := self.pods.find_group(pod)) is not None:
             self.drop_group(group.waiting.uid)  # it is no longer complete
         self.pods.drop(uid)
-        if (plan := self._plans.get(pod.waiting.service)) is not None:
-            self._orders[plan.tag].remove(uid)
+        if (order := self._find_order(pod)) is not None:
+            order.remove(uid)
         return pod.waiting.service
 
     def find_oldest_us(self) -> Mapping[str, int]:
@@ -131,12 +124,8 @@ class PodReleaser:
 
     def find_blocking_holder(self, pod: GatedPod) -> str | None:
         """Return whose limit has no room for a Pod or for its group; None if it only waits for others."""
-        plan = self._plans.get(pod.waiting.service)
-        return (
-            None
-            if plan is None
-            else self._orders[plan.tag].find_blocking_holder((self.pods.find_group(pod) or pod).waiting.uid)
-        )
+        order = self._find_order(pod)
+        return None if order is None else order.find_blocking_holder((self.pods.find_group(pod) or pod).waiting.uid)
 
     def retry(self) -> None:
         """Try all Pods again: there may be room before the expected time."""
@@ -149,9 +138,27 @@ class PodReleaser:
             self._unowned.append(waiting.uid)
             return
         if not self.pods.is_apart(waiting.uid):
-            self._orders[plan.tag].add(waiting)
+            self._add_to_order(plan, waiting)
         if plan.queue is not None:
             self.pods.set_deadline(waiting.uid, waiting.since_us + plan.queue.max_wait_us)
+
+    def _add_to_order(self, plan: CounterPlan, waiting: WaitingPod) -> None:
+        """Let a Pod or a group wait; the order is made anew if its service is not a member: it no longer queues."""
+        tag, members = plan.tag, self._members.setdefault(plan.tag, {})
+        order = former = self._orders.get(tag)
+        if order is None or plan.service not in members:
+            members.setdefault(plan.service, build_member(plan))
+            order = self._orders[tag] = ReleaseOrder(members.values())
+            for queued in former.compute_sequence(self._now_us()) if former is not None else ():
+                order.add(queued.pod)
+        if not len(order):
+            self._idle_us[tag] = self._now_us()
+        order.add(waiting)
+
+    def _find_order(self, whole: Released) -> ReleaseOrder | None:
+        """Return the order in which a Pod or a group waits, None if its service is gone or none waits yet."""
+        plan = self._plans.get(whole.waiting.service)
+        return None if plan is None else self._orders.get(plan.tag)
 
     async def step(self, most: int | None = None, held: AbstractSet[str] = frozenset()) -> int | None:
         """Expire and release what is due; return when the next Pod may be due, None if none waits.
@@ -167,7 +174,8 @@ class PodReleaser:
             if (pod := self.pods.drop(self._unowned.pop())) is not None:
                 self._left -= 1
                 await self._actions.release(pod)
-        for tag in (*self._orders,) if self._now_us() >= self.held_until_us else ():
+        is_held = self._now_us() < self.held_until_us
+        for tag in [tag for tag, order in self._orders.items() if len(order) and not is_held]:
             await self._release_due(tag)
             if self._left <= 0:
                 self._orders[tag] = self._orders.pop(tag)
@@ -186,11 +194,7 @@ class PodReleaser:
         if pod is None or plan is None:
             return
         whole, now_us = self.pods.find_group(pod) or pod, self._now_us()
-        bookings = [
-            Booking(one.namespace, one.waiting.uid, one.waiting.cost, now_us, one.name, one.waiting.scope)
-            for one in whole.pods
-        ]
-        await self._store.book(plan, bookings)
+        await self._store.book(plan, [one.build_booking(now_us) for one in whole.pods])
         self._take_out_whole(whole)
         await self._actions.release(whole)
 

@@ -70,6 +70,8 @@ class GateRemoval:
         """Charged Pods whose gates may still be there, and since when."""
         self._aside: dict[str, tuple[GatedPod, int]] = {}
         """Pods that are set aside, and until when."""
+        self._returning: set[str] = set()
+        """Pods that are set aside, and wait again before the next release."""
         self._newer: dict[str, GatedPod] = {}
         """Pods that have changed since their removal began."""
         self._gone: set[str] = set()
@@ -159,6 +161,12 @@ class GateRemoval:
         if uid in self:
             self._gone.add(uid)
 
+    def return_to_queue(self) -> None:
+        """Let Pods wait again whose cause may be gone. A removal that ends must not: the loop may be charging Pods."""
+        returning, self._returning = self._returning, set()
+        for uid in sorted(returning & self._aside.keys(), key=lambda uid: self._aside[uid][1]):
+            self._wait_again(uid)
+
     async def update_index(self) -> None:
         """Remove the Pods that have left the queue from the index, those of one service in one call."""
         left, self._left = self._left, {}
@@ -182,7 +190,7 @@ class GateRemoval:
                 self._forget_wait(uid)
             else:
                 await self._refund(plan, pod)
-        self._return_to_queue(now_us)
+        self._return_due(now_us)
 
     async def _retry_member(self, uid: str, now_us: int) -> None:
         """Remove the gate of a member again, or refund its whole group if none of its gates can be removed."""
@@ -197,7 +205,7 @@ class GateRemoval:
                 self._refused.discard(one)
                 await self._refund(*self._charged[one][:2])
 
-    def _return_to_queue(self, now_us: int) -> None:
+    def _return_due(self, now_us: int) -> None:
         """Let Pods wait again. Every second Pod of a slow service that is tried was not tried before."""
         self._is_turn_of_others = not self._is_turn_of_others
         slow = self.slow_services
@@ -247,8 +255,7 @@ class GateRemoval:
         self._refusals.pop(pod.waiting.service, None)
         if self._failures.forget(pod.waiting.uid):
             service = pod.waiting.service
-            for uid in [uid for uid, (other, _) in self._aside.items() if other.waiting.service == service]:
-                self._wait_again(uid)
+            self._returning.update(uid for uid, (pod, _) in self._aside.items() if pod.waiting.service == service)
 
     async def _note_failure(self, plan: CounterPlan | None, pod: GatedPod, error: GateError) -> None:
         uid, service = pod.waiting.uid, pod.waiting.service
