@@ -45,3 +45,30 @@ def split_patterns(patterns: Iterable[str]) -> tuple[frozenset[str], tuple[str, 
         else:
             exact.add(pattern)
     return frozenset(exact), tuple(prefixes)
+
+
+class PatternIndex:
+    """Numbers by name patterns: to find those of a name costs the same however many patterns there are."""
+
+    def __init__(self) -> None:
+        self._exact: dict[str, list[int]] = {}
+        self._by_ends: dict[tuple[str, str], list[int]] = {}
+        self._lengths: set[tuple[int, int]] = set()
+        """Lengths of the beginnings and ends: each is looked up once."""
+
+    def add(self, pattern: str, number: int) -> None:
+        """Add a number to those of a pattern."""
+        start, star, end = pattern.partition("*")
+        if not star:
+            self._exact.setdefault(pattern, []).append(number)
+            return
+        self._by_ends.setdefault((start, end), []).append(number)
+        self._lengths.add((len(start), len(end)))
+
+    def find(self, name: str) -> set[int]:
+        """Return the numbers of all patterns that a name matches."""
+        found = set(self._exact.get(name, ()))
+        for start, end in self._lengths:
+            if max(start, end) <= len(name):
+                found.update(self._by_ends.get((name[:start], name[len(name) - end :]), ()))
+        return found

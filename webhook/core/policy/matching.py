@@ -1,13 +1,13 @@
 """Matching of Pods to services: the first service in the list that matches owns the Pod, as in a firewall."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabels
-from webhook.core.kubernetes.name_patterns import matches_any
+from webhook.core.kubernetes.name_patterns import PatternIndex
 from webhook.core.kubernetes.selector_match import find_deciding_labels, selects
 from webhook.core.lru_cache import SelfFillingCache
 from webhook.core.policy.model import Match, Policy, Service
@@ -16,11 +16,8 @@ from webhook.core.policy.teams import list_team_keys
 NAME_LABEL = "kubernetes.io/metadata.name"
 """Label with the name of the Namespace, which the API server writes into each."""
 _NAMESPACES_MAX = 10_000
-
-
-def _may_own(match: Match, namespace: str) -> bool:
-    """Evaluate the part of a match that depends only on a namespace's name."""
-    return not match.namespaces or matches_any(match.namespaces, namespace)
+_EVERY = ("*",)
+"""The patterns of a match that says nothing of names."""
 
 
 def _selects_by_name(match: Match, namespace: str) -> bool | None:
@@ -63,8 +60,17 @@ class Candidates(Struct, frozen=True, gc=False):
     first: Service | None
 
 
-def _find_candidates(policy: Policy, namespace: str) -> Candidates:
-    services = tuple(service for service in policy.services if _may_own(service.match, namespace))
+def _index_by_name(policy: Policy) -> PatternIndex:
+    """Return the positions of the services that may own Pods of a namespace, by its name."""
+    index = PatternIndex()
+    for position, service in enumerate(policy.services):
+        for pattern in service.match.namespaces or _EVERY:
+            index.add(pattern, position)
+    return index
+
+
+def _find_candidates(of_policy: Sequence[Service], by_name: PatternIndex, namespace: str) -> Candidates:
+    services = tuple(of_policy[position] for position in sorted(by_name.find(namespace)))
     need_labels = any(
         service.match.namespace_selector is not None or list_team_keys(service.quota) for service in services
     )
@@ -79,7 +85,9 @@ class Matcher:
     def __init__(self, policy: Policy) -> None:
         self.reads_kinds = any(service.match.owner_kinds for service in policy.services)
         """Whether any owner depends on the kind of a Pod's workload."""
-        self.by_namespace = SelfFillingCache(_NAMESPACES_MAX, partial(_find_candidates, policy))
+        self.by_namespace = SelfFillingCache(
+            _NAMESPACES_MAX, partial(_find_candidates, policy.services, _index_by_name(policy))
+        )
 
     def list_candidates(self, namespace: str) -> tuple[Service, ...]:
         """Return, in order, the services that may own Pods of a namespace, by its name."""
