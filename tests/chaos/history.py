@@ -34,7 +34,7 @@ from msgspec import Struct
 T = TypeVar("T")
 
 BEGAN, ENDED, FAILED = "began", "ended", "failed"
-"""Values of `Fault.phase`. A fault that failed had no effect: the part was down already, for example."""
+"""Values of `Fault.phase`. A fault that failed is over, and may have had some effect: a part was down already."""
 DONE, REFUSED, UNKNOWN = "done", "refused", "unknown"
 """Values of `Act.outcome`. Unknown: no answer arrived, so that it may have happened or not, or may still happen."""
 
@@ -68,7 +68,11 @@ class Plan(Struct, frozen=True):
 
 
 class Fault(Struct, frozen=True):
-    """What the nemesis did. The two lines of one fault have the same number."""
+    """What the nemesis did. The two lines of one fault have the same number.
+
+    Number 0 is what nobody planned, of two kinds. `exited`: a part has ended by itself, and was started again.
+    `not-recorded`: between its two lines `charges.jsonl` may lack writes of that Redis, which was down at first.
+    """
 
     at: float
     number: int
@@ -181,6 +185,8 @@ class ChargeWrite(Struct, frozen=True):
     high: Any
     windows: Any
     source: str
+    place: str
+    """NAMESPACE/NAME of the Pod."""
 
 
 class RedisSnapshot(Struct, frozen=True):

@@ -4,12 +4,14 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
 from tests.cluster import components
 from tests.cluster.admission_configuration import Caller, admission_configuration
+from tests.cluster.api import Api
 from tests.cluster.binaries import Binaries, binaries
 from tests.cluster.certificates import ClusterAuthority
 from tests.cluster.components import Ports
@@ -23,7 +25,7 @@ API_ALONE = COMPONENTS[:2]
 """The components that store objects only: Pods stay as they were created."""
 FEW_COLLECTIONS = {"GOGC": "400"}
 """Fewer collections of garbage: a start of kube-apiserver takes 1.2 s of CPU instead of 1.6, and 110 MB more memory."""
-_CONTROLLERS = "kube-controller-manager"
+_API_SERVER, _CONTROLLERS = "kube-apiserver", "kube-controller-manager"
 _WORKLOADS = (
     *(("apis/batch/v1", kind) for kind in ("cronjobs", "jobs")),
     *(("apis/apps/v1", kind) for kind in ("deployments", "replicasets", "statefulsets", "daemonsets")),
@@ -45,7 +47,9 @@ class ControlPlane(Access):
     `components` may be `API_ALONE`, which needs a third of the memory. With `has_egress_proxy` the API server reaches
     Pods and Services through the proxy at `egress_socket` (connect_proxy.py). With `has_metrics` kwok serves the
     kubelets' resource metrics at `kubelet_port`, and the API server may aggregate other API servers.
-    `flags` are further ones of each component.
+    `flags` are further ones of each component. With `api_servers` above 1 there are further ones on the same etcd:
+    kube-apiserver-2 and so on, each of which has a client in `apis`; all else uses the first one, unless a subclass has
+    another `server`.
     """
 
     def __init__(  # noqa: PLR0913  the parts of a cluster
@@ -59,8 +63,12 @@ class ControlPlane(Access):
         has_egress_proxy: bool = False,
         has_metrics: bool = False,
         flags: Mapping[str, Sequence[str]] | None = None,
+        api_servers: int = 1,
     ) -> None:
-        self.components = components
+        further = [f"{_API_SERVER}-{number}" for number in range(2, api_servers + 1)]
+        self.components = (*components[: len(API_ALONE)], *further, *components[len(API_ALONE) :])
+        self.api_servers: Sequence[str] = (_API_SERVER, *further)
+        self.apis: dict[str, Api] = {}
         self.environment = environment
         self.admission = admission
         self.callers = callers or {}
@@ -86,8 +94,9 @@ class ControlPlane(Access):
             self._start_on_free_ports()
             if "kwok" in self.components:
                 self.apply(*KWOK_OBJECTS)
-            for name in self.components[len(API_ALONE) :]:
-                self.start_component(name)
+            for name in self.components:
+                if name not in self.processes.names:
+                    self.start_component(name)
             self.wait_ready()
         except BaseException:
             self.stop()
@@ -99,8 +108,8 @@ class ControlPlane(Access):
         if self._processes is not None:
             self._processes.close()
             self._processes = None
-        if hasattr(self, "api"):  # the start may have failed before
-            self.api.close()
+        for api in ([self.api] if hasattr(self, "api") else []) + [*self.apis.values()]:  # none if the start failed
+            api.close()
         if self._balancers is not None:
             self._balancers.close()
             self._balancers = None
@@ -121,8 +130,11 @@ class ControlPlane(Access):
     def _start_on_free_ports(self) -> None:
         for attempt in range(1, _STARTS_MAX + 1):
             self._grant_access(Ports(*find_free_ports(3)))
+            others = dict(zip(self.api_servers[1:], find_free_ports(len(self.api_servers) - 1), strict=True))
+            ports = {_API_SERVER: self.ports.apiserver, **others}
+            self.apis = {name: replace(self.api, port=port, _idle=[]) for name, port in ports.items()}
             try:
-                for name in API_ALONE:
+                for name in ("etcd", *self.api_servers):
                     self.start_component(name)
             except ComponentError as error:
                 if _PORT_TAKEN not in str(error) or attempt == _STARTS_MAX:
@@ -144,8 +156,8 @@ class ControlPlane(Access):
         self.processes.start(name, [*self._command(name), *self.flags.get(name, ())])
         if name == "etcd":
             self.wait(self._is_etcd_healthy, "etcd to be healthy", "etcd")
-        elif name == "kube-apiserver":
-            self.wait(self._is_api_server_ready, "kube-apiserver to be ready", "kube-apiserver")
+        elif name in self.api_servers:
+            self.wait(lambda: self._is_api_server_ready(name), f"{name} to be ready", name)
 
     def stop_component(self, name: str, *, kill: bool = False) -> None:
         """Stop a component with SIGTERM, or with SIGKILL if `kill`."""
@@ -163,11 +175,10 @@ class ControlPlane(Access):
         match name:
             case "etcd":
                 return components.etcd(self._binaries, self.folder, self.ports)
-            case "kube-apiserver":
+            case _ if name in self.api_servers:
+                ports = replace(self.ports, apiserver=self.apis[name].port)
                 return [
-                    *components.kube_apiserver(
-                        self._binaries, self.folder, self.ports, self.admission, self.egress_socket
-                    ),
+                    *components.kube_apiserver(self._binaries, self.folder, ports, self.admission, self.egress_socket),
                     *(self._aggregation() if self.kubelet_port else ()),
                 ]
             case "kube-scheduler":
@@ -203,7 +214,7 @@ class ControlPlane(Access):
 
     def wait_ready(self) -> None:
         """Wait until Pods can be created: the API server is ready, and the default service account exists."""
-        self.wait(self._is_api_server_ready, "kube-apiserver to be ready", "kube-apiserver", "etcd")
+        self.wait(lambda: self._is_api_server_ready(_API_SERVER), "kube-apiserver to be ready", _API_SERVER, "etcd")
         self._await_account("default")
 
     def _is_etcd_healthy(self) -> bool:
@@ -213,9 +224,9 @@ class ControlPlane(Access):
         except OSError:
             return False
 
-    def _is_api_server_ready(self) -> bool:
+    def _is_api_server_ready(self, name: str) -> bool:
         try:
-            return self.api.request("GET", "/readyz", timeout_seconds=_PROBE_SECONDS)[0] == 200
+            return self.apis[name].request("GET", "/readyz", timeout_seconds=_PROBE_SECONDS)[0] == 200
         except OSError:
             return False
 

@@ -1,0 +1,143 @@
+"""The log of charges: each write of a Pod's record in a Redis, as its MONITOR shows it, through restarts."""
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from tests.chaos.history import BEGAN, ENDED, ChargeWrite
+from tests.chaos.record import NOT_RECORDED, Record
+from tests.redis_servers import RedisServer
+from tests.redis_servers.record_log import _unescape
+from webhook.adapters.redis_store.transport.script import SHARED
+
+_FIELDS = SHARED["POD"]
+_LINE = re.compile(rb"\+(\d+)\.(\d{6}) \[\d+ (lua|unknown|[\d.]+:(\d+))\] (.*)\r\n", re.DOTALL)
+_SET = re.compile(rb'"SET" "(podgate:\{([^}]*)\}[^"]*:pod:([^":]+))" "((?:[^"\\]|\\.)*)"', re.DOTALL | re.IGNORECASE)
+_RECONNECT_SECONDS = 0.05
+_POLL_SECONDS = 0.5
+
+
+class ChargeLog:
+    """Records the writes of one Redis while it is entered. What it may have missed is a fault of kind NOT_RECORDED."""
+
+    def __init__(self, part: str, server: RedisServer, record: Record) -> None:
+        self._part = part
+        self._server = server
+        self._record = record
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"charges of {part}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        is_missing = False
+        while not self._is_over.is_set():
+            try:
+                with socket.create_connection(("127.0.0.1", self._server.port), timeout=_POLL_SECONDS) as connection:
+                    role = _ask_role(connection)
+                    if is_missing:
+                        self._tell(ENDED)
+                        is_missing = False
+                    self._read(connection, role)
+            except (OSError, ValueError):
+                pass  # it is down, or starts
+            if not is_missing:
+                self._tell(BEGAN)
+                is_missing = True
+            self._is_over.wait(_RECONNECT_SECONDS)
+
+    def _tell(self, phase: str) -> None:
+        if not self._is_over.is_set():
+            self._record.add_fault(0, NOT_RECORDED, (self._part,), phase)
+
+    def _read(self, connection: socket.socket, role: str) -> None:
+        client = ""
+        for line in self._list_lines(connection):
+            found = _LINE.fullmatch(line)
+            if found is None:
+                continue
+            seconds, micros, _, port, command = found.groups()
+            if port is not None and command.upper().startswith(b'"EVAL'):
+                client = port.decode()
+            elif written := _SET.match(command):
+                at_us = int(seconds) * 1_000_000 + int(micros)
+                of_script = port is None
+                self._record.charges.append(
+                    build_write(at_us, self._part, role, client if of_script and role == "master" else "", written)
+                )
+
+    def _list_lines(self, connection: socket.socket) -> Iterator[bytes]:
+        """Yield the lines until the connection ends. A paused Redis sends nothing for long."""
+        rest = b""
+        while not self._is_over.is_set():
+            try:
+                chunk = connection.recv(1 << 18)
+            except TimeoutError:
+                continue
+            if not chunk:
+                return
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line + b"\n" for line in lines)
+
+
+def _ask_role(connection: socket.socket) -> str:
+    """Return the role, and begin to monitor. ValueError: it loads its files still."""
+    connection.sendall(b"INFO replication\r\nMONITOR\r\n")
+    answer = b""
+    while b"\r\n+OK\r\n" not in answer:
+        chunk = connection.recv(1 << 16)
+        if not chunk or answer.startswith(b"-"):
+            raise ValueError("not ready")
+        answer += chunk
+    return "master" if b"role:master" in answer else "slave"
+
+
+def build_write(at_us: int, part: str, role: str, client: str, written: re.Match[bytes]) -> ChargeWrite:
+    """Return a write from the words of a SET."""
+    key, tag, uid, value = written.groups()
+    packed = _unescape(value)
+    record, place = _decode_first(packed)
+    fields = dict(zip(_FIELDS, record, strict=False))
+    return ChargeWrite(
+        at_us=at_us,
+        part=part,
+        role=role,
+        key=key.decode(),
+        tag=tag.decode(),
+        uid=uid.decode(),
+        client=client,
+        charged_us=int(fields["charged_at"]),
+        generation=int(fields.get("generation") or 0),
+        probe=bool(fields.get("probe")),
+        refunded=bool(fields.get("refunded")),
+        service=str(fields.get("service") or ""),
+        cost=fields.get("cost"),
+        high=fields.get("high"),
+        windows=fields.get("windows"),
+        source=str(fields.get("source") or ""),
+        place=place.decode(errors="replace"),
+    )
+
+
+def _decode_first(packed: bytes) -> tuple[Any, bytes]:
+    """Decode the array at the beginning; namespace and name of the Pod follow it as plain text."""
+    end = len(packed)
+    while True:
+        try:
+            return msgspec.msgpack.decode(packed[:end]), packed[end:]
+        except msgspec.DecodeError as error:
+            trailing = re.search(r"trailing characters \(byte (\d+)\)", str(error))
+            if trailing is None:
+                raise
+            end = int(trailing[1])

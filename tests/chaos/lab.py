@@ -1,0 +1,267 @@
+"""The laboratory of a run: all parts on loopback, and the links between them."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+from urllib.request import urlopen
+
+from tests.chaos import clocks
+from tests.chaos.links import Link
+from tests.chaos.parts import Part, PlaneProcess, RedisProcess
+from tests.chaos.plane import API_SERVERS, ChaosPlane
+from tests.chaos.policies import NAMESPACES
+from tests.chaos.schedule import list_links
+from tests.cluster.admission_configuration import stand_in_service
+from tests.cluster.background_loop import BackgroundLoop
+from tests.cluster.identities import Identities
+from tests.cluster.installation import (
+    CERTIFICATES_RBAC,
+    CONTROLLER_ACCOUNT,
+    CONTROLLER_RBAC,
+    CONTROLLER_RETRIES_RBAC,
+    CONTROLLER_ROLLOUT_RBAC,
+    CONTROLLER_WEBHOOKS_RBAC,
+    MANIFESTS,
+    RBAC,
+    RETRIES_RBAC,
+    ROLLOUT_RBAC,
+    SERVICE_ACCOUNT,
+    WEBHOOKS_RBAC,
+)
+from tests.cluster.kwok import NODES
+from tests.cluster.load_balancer import Target
+from tests.cluster.processes import find_free_ports
+from tests.cluster.server import SHORT_INTERVALS
+from tests.cluster.shares import NODES as NODES_OF_SHARES
+from tests.redis_servers import SentinelGroup
+from tests.redis_servers.inventory import RedisProgram, program
+from webhook.core.document import Purpose, load
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
+
+REPLICAS = 2
+SENTINELS = 3
+REDIS = "redis-8.2"
+SERVERS = tuple(f"server-{number}" for number in range(1, REPLICAS + 1))
+CONTROLLERS = tuple(f"controller-{number}" for number in range(1, REPLICAS + 1))
+STORES = ("redis-1", "redis-2")
+STORE_DEADLINE, DRAIN = "1s", "1s"
+_TIMEOUT_SECONDS = 5.0
+RIGHTS = (
+    *(RBAC, WEBHOOKS_RBAC, RETRIES_RBAC, ROLLOUT_RBAC, CONTROLLER_RBAC, CONTROLLER_WEBHOOKS_RBAC),
+    *(CONTROLLER_RETRIES_RBAC, CONTROLLER_ROLLOUT_RBAC, CERTIFICATES_RBAC),
+)
+_DEFINITIONS = MANIFESTS / "base" / "05-servicestatus.yaml"
+
+PARTS: Mapping[str, str] = {
+    **dict.fromkeys(SERVERS, "server"),
+    **dict.fromkeys(CONTROLLERS, "controller"),
+    **dict.fromkeys(STORES, "redis"),
+    **{f"sentinel-{number}": "sentinel" for number in range(1, SENTINELS + 1)},
+    "etcd": "etcd",
+    **{f"kube-apiserver{f'-{number}' * (number > 1)}": "kube-apiserver" for number in range(1, API_SERVERS + 1)},
+    **{name: name for name in ("kube-scheduler", "kube-controller-manager", "kwok")},
+}
+"""All parts of a run, by name, with their kinds."""
+LINKS = list_links(PARTS)
+
+
+class Lab:
+    """Use it as a context manager. `folder` is for files that do not outlive the run."""
+
+    def __init__(self, folder: Path, policy: str) -> None:
+        self.folder = folder
+        self.parts: dict[str, Part] = {}
+        self.links: dict[str, Link] = {}
+        self.addresses: dict[str, dict[str, int]] = {}
+        """Ports of each server and controller: `admission`, `plain`, `decisions`."""
+        self.accounts: dict[str, str] = {}
+        """The service account of each part that has one."""
+        self.loop = BackgroundLoop("chaos")
+        self.identities = Identities.create(_make_folder(folder / "identities"))
+        self.plane = ChaosPlane({"good": self.identities.callers["good"]}, self.loop)
+        self.redis = SentinelGroup(
+            _clock_program(program(REDIS), folder / "redis"),
+            folder / "redis",
+            *("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"),
+            sentinels=SENTINELS,
+        )
+        self.policy = policy
+        self._stack = ExitStack()
+
+    # --- life ---
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.callback(self.loop.close)
+            stack.callback(self._close_links)
+            stack.enter_context(self.plane)
+            stack.enter_context(self.redis)
+            self._name_parts_of_others()
+            self._prepare_cluster()
+            self._start_podgate()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _close_links(self) -> None:
+        for link in self.links.values():
+            link.close()
+
+    def _name_parts_of_others(self) -> None:
+        for name in self.plane.components:
+            self._add_part(name, PlaneProcess(self.plane, name))
+        for name, server in zip(STORES, self.redis.servers, strict=True):
+            self._add_part(name, RedisProcess(server))
+            self.parts[name].clock = server.folder / "clock"
+        for number, sentinel in enumerate(self.redis.sentinels, 1):
+            self._add_part(f"sentinel-{number}", RedisProcess(sentinel))
+
+    def _add_part(self, name: str, process: PlaneProcess | RedisProcess) -> None:
+        self.parts[name] = Part(name, PARTS[name], process)
+
+    def _prepare_cluster(self) -> None:
+        self.plane.apply(*stand_in_service())
+        self.plane.apply_file(_DEFINITIONS)
+        for rights in RIGHTS:
+            self.plane.apply_file(rights)
+        for namespace in NAMESPACES:
+            self.plane.create_namespace(namespace)
+        self.plane.add_nodes(*NODES, *NODES_OF_SHARES)
+        self.apply_policy(self.policy)
+
+    def _start_podgate(self) -> None:
+        for name in (*SERVERS, *CONTROLLERS):
+            kind = PARTS[name]
+            roles = ("admission", "plain", "decisions") if kind == "server" else ("plain",)
+            self.addresses[name] = dict(zip(roles, find_free_ports(len(roles)), strict=True))
+            self.accounts[name] = SERVICE_ACCOUNT if kind == "server" else CONTROLLER_ACCOUNT
+            command = self._build_command(name, kind)
+            self._add_part(name, PlaneProcess(self.plane, name, lambda command=command: command))
+            self.parts[name].clock = self.plane.folder / f"{name}.clock"
+            self.parts[name].process.start()
+        for name in (*SERVERS, *CONTROLLERS):
+            self.plane.wait(lambda name=name: self.is_ready(name), f"{name} to be ready", name)
+        self._balance()
+        self.configure_webhooks(self.policy)
+
+    # --- Podgate ---
+
+    def _build_command(self, name: str, kind: str) -> Sequence[str | Path]:
+        """Return the command line of a server or controller, which is the same at each start."""
+        ports = {role: f"127.0.0.1:{port}" for role, port in self.addresses[name].items()}
+        arguments: list[str | Path] = [f"--store={self._open_store(name)}", f"--plain-listen={ports['plain']}"]
+        arguments += ["--kubeconfig", self.write_kubeconfig(name)]
+        if kind == "server":
+            own = [f"--listen={ports['admission']}", f"--decision-listen={ports['decisions']}"]
+            own += [f"--store-deadline={STORE_DEADLINE}", f"--drain={DRAIN}", "--log-sample=1"]
+            arguments = [*self.identities.files.arguments()[2:], *arguments, *own]
+        clock = clocks.list_words(self.plane.folder / f"{name}.clock")
+        command = "serve" if kind == "server" else "controller"
+        return [*clock, sys.executable, *SHORT_INTERVALS, command, *arguments]
+
+    def _open_store(self, name: str) -> str:
+        """Open the link of a part to all Redis and Sentinels; return the URL that leads through it."""
+        link = self._add_link(f"{name}>redis")
+        ports = {server.port: link.open(_lead_to(lambda server=server: server.port)) for server in self.redis.servers}
+        sentinels = [
+            link.open(_lead_to(lambda sentinel=sentinel: sentinel.port), ports) for sentinel in self.redis.sentinels
+        ]
+        hosts = ",".join(f"127.0.0.1:{port}" for port in sentinels)
+        return self.redis.url.replace(self.redis.url.split("//")[1].split("/")[0], hosts)
+
+    def write_kubeconfig(self, name: str, token: str | None = None) -> Path:
+        """Write the kubeconfig of a part, with a new token unless one is given."""
+        link = f"{name}>kube-apiserver"
+        if link not in self.links:
+            self._add_link(link).open(self.plane.front.choose)
+        account = self.accounts[name]
+        server = f"https://127.0.0.1:{self.links[link].ports[0]}"
+        new = token or self.plane.create_token(account, "podgate-system")
+        return self.plane.write_kubeconfig(account, token=new, server=server)
+
+    def _add_link(self, name: str) -> Link:
+        assert name in LINKS
+        return self.links.setdefault(name, Link(name, self.loop))
+
+    def _balance(self) -> None:
+        """Let the API servers call each server through a link of its own, if it is ready."""
+        targets = []
+        for name in SERVERS:
+            link = self._add_link(f"kube-apiserver>{name}")
+            port = link.open(_lead_to(lambda name=name: self.addresses[name]["admission"]))
+            targets.append(Target(f"127.0.0.1:{port}", f"http://127.0.0.1:{self.addresses[name]['plain']}/readyz"))
+        self.plane.load_balancers["good"].targets = targets
+
+    def configure_webhooks(self, policy: str) -> None:
+        """Apply the webhook configurations as the documents render them: with their own timeouts."""
+        bundle = (self.identities.files.folder / "ca.crt").read_bytes()
+        client = ClientConfig(ServiceReference(port=self.plane.load_balancers["good"].port), bundle)
+        self.plane.apply(*render_configurations(load(policy.encode(), Purpose.SERVE).policy.policy, client))
+
+    def apply_policy(self, policy: str) -> None:
+        metadata = {"name": "podgate-policy", "namespace": "podgate-system"}
+        self.plane.apply(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"policy.yaml": policy}}
+        )
+
+    def apply_rights(self) -> None:
+        for rights in RIGHTS:
+            self.plane.apply_file(rights)
+
+    # --- what is seen from outside ---
+
+    def read(self, name: str, path: str, port: str = "plain", timeout_seconds: float = _TIMEOUT_SECONDS) -> bytes:
+        """Return what a server or controller answers to a plain GET; OSError if it does not answer 200."""
+        url = f"http://127.0.0.1:{self.addresses[name][port]}{path}"
+        with urlopen(url, timeout=timeout_seconds) as response:
+            body: bytes = response.read()
+        return body
+
+    def is_ready(self, name: str) -> bool:
+        try:
+            self.read(name, "/readyz")
+        except OSError:
+            return False
+        return True
+
+    def read_status(self, name: str) -> dict[str, Any]:
+        """Return `GET /status` of a server or controller; empty if it does not answer."""
+        try:
+            return dict(json.loads(self.read(name, "/status")))
+        except (OSError, ValueError):
+            return {}
+
+    def describe_details(self) -> dict[str, Any]:
+        """Return what differs from the defaults, for the plan."""
+        return {
+            "store_deadline": STORE_DEADLINE,
+            "drain": DRAIN,
+            "intervals": "tests/cluster/short_intervals.py",
+            "redis": f"{REDIS}, appendfsync everysec, {SENTINELS} Sentinels",
+            "started_at": time.time(),
+        }
+
+
+def _lead_to(find_port: Callable[[], int]) -> Callable[[], Sequence[str]]:
+    return lambda: [f"127.0.0.1:{find_port()}"]
+
+
+def _make_folder(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _clock_program(real: RedisProgram, folder: Path) -> RedisProgram:
+    """Return the same program with a clock: the file `clock` in its working folder steps it."""
+    words = " ".join(clocks.list_words("clock"))
+    folder.mkdir(parents=True)
+    path = folder / "redis-server"
+    path.write_text(f'#!/bin/sh\nexec {words} {real.path} "$@"\n')
+    path.chmod(0o700)
+    return RedisProgram(real.name, path)

@@ -1,0 +1,44 @@
+"""The control plane of a run: two API servers with audit logs, behind one address."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tests.chaos.api_front import ApiFront
+from tests.chaos.audit_policy import list_flags
+from tests.chaos.links import Link
+from tests.cluster.admission_configuration import Caller
+from tests.cluster.background_loop import BackgroundLoop
+from tests.cluster.components import Ports
+from tests.cluster.controlplane import ControlPlane
+
+API_SERVERS = 2
+
+
+class ChaosPlane(ControlPlane):
+    """Everything that uses an API server goes to a ready one through `front`, or through a link with its choice."""
+
+    def __init__(self, callers: Mapping[str, Caller], loop: BackgroundLoop) -> None:
+        super().__init__(callers=callers, api_servers=API_SERVERS)
+        self.flags = {name: list_flags(self.audit_folder, name) for name in self.api_servers}
+        self.front = ApiFront(loop, lambda: [api.port for api in self.apis.values()])
+        self._link = Link("all>kube-apiserver", loop)
+        self._port = self._link.open(self.front.choose)
+
+    @property
+    def audit_folder(self) -> Path:
+        return self.folder / "audit"
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
+    def _grant_access(self, ports: Ports) -> None:
+        super()._grant_access(ports)
+        self.api = replace(self.api, port=self._port, _idle=[])
+        self.front.watch(self.authority.certificate)
+
+    def stop(self) -> None:
+        super().stop()
+        self.front.close()
+        self._link.close()
