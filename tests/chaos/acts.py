@@ -36,6 +36,7 @@ KEPT: Sequence[Kept] = (
     Kept("Deployment", "spot", "render", 2, 10),
     Kept("Deployment", "risky", "beta", 1, 4),
     Kept("Deployment", "open", "page", 1, 4),
+    Kept("Deployment", "near", "proxy", 1, 5),
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.chaos.api_calls import ApiCalls
 from tests.chaos.history import End, Transition
-from tests.chaos.lab import CONTROLLERS, SERVERS, STORES, Lab
+from tests.chaos.lab import CONTROLLERS, DECISIONS, PLAIN, PODGATE, SERVERS, STORES, Lab
 from tests.chaos.policies import NAMESPACES
 from tests.chaos.rest import Found
 from tests.cli.command_runner import run_installed
@@ -23,7 +23,6 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/podgate-system/leases"
 
 def collect_end(lab: Lab, calls: ApiCalls, found: Found, waited_seconds: float, seed: int) -> End:
     """Ask everything for what it says at rest."""
-    parts = (*SERVERS, *CONTROLLERS)
     events = [event for space in NAMESPACES for event in calls.list_items(f"/api/v1/namespaces/{space}/events")]
     return End(
         at=time.time(),
@@ -32,8 +31,8 @@ def collect_end(lab: Lab, calls: ApiCalls, found: Found, waited_seconds: float, 
         missing=found.missing,
         workloads=[_strip(each) for each in found.workloads],
         pods=[_strip(each) for each in found.pods],
-        statuses={name: lab.read_status(name) for name in parts},
-        metrics={name: _read_metrics(lab, name) for name in parts},
+        statuses={name: lab.read_status(name) for name in (*SERVERS, *CONTROLLERS)},
+        metrics={name: _read_metrics(lab, name) for name in PODGATE},
         queue=_read_queue(lab),
         explanations=_explain_sample(lab, found, seed),
         service_statuses=[_strip(each) for each in calls.list_items(_STATUSES)],
@@ -57,7 +56,7 @@ def _read_metrics(lab: Lab, name: str) -> str:
 def _read_queue(lab: Lab) -> Any:
     """Return `podgate queue` of the controller that has one: the leader."""
     for name in CONTROLLERS:
-        url = f"http://127.0.0.1:{lab.addresses[name]['plain']}"
+        url = f"http://127.0.0.1:{lab.addresses[name][PLAIN]}"
         done = run_installed("queue", "--server", url, "-o", "json")
         if done.code == 0:
             return json.loads(done.out)
@@ -71,7 +70,7 @@ def _explain_sample(lab: Lab, found: Found, seed: int) -> Mapping[str, Mapping[s
         (each.get("kind", "Pod"), each["metadata"]["namespace"], each["metadata"]["name"])
         for each in (*found.workloads, *found.pods)
     )
-    decisions = f"http://127.0.0.1:{lab.addresses[SERVERS[0]]['decisions']}"
+    decisions = f"http://127.0.0.1:{lab.addresses[SERVERS[0]][DECISIONS]}"
     explained = {}
     for kind, namespace, name in chosen.sample(objects, min(_SAMPLE, len(objects))):
         where = ("-n", namespace, "--kubeconfig", lab.plane.kubeconfig, "--server", decisions)

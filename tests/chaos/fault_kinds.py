@@ -35,7 +35,7 @@ def _draw_step(random: Random) -> Mapping[str, Any]:
 
 
 def _draw_account(random: Random) -> Mapping[str, Any]:
-    return {"account": random.choice(["podgate", "podgate-controller"])}
+    return {"account": random.choice(["podgate", "podgate-controller", "podgate-extender"])}
 
 
 def _draw_service(random: Random) -> Mapping[str, Any]:
@@ -77,8 +77,8 @@ KINDS: Sequence[FaultKind] = (
     FaultKind("other-webhook-denies", "cluster", (CLUSTER,), (2, 8), _draw_service),
     FaultKind("right-removed", "cluster", (CLUSTER,), (2, 10), _draw_account),
     FaultKind("certificate-rotated", "identity", ("server",)),
-    FaultKind("token-rotated", "identity", ("server", "controller")),
-    FaultKind("token-revoked", "identity", ("server", "controller"), (2, 8)),
+    FaultKind("token-rotated", "identity", PODGATE),
+    FaultKind("token-revoked", "identity", PODGATE, (2, 8)),
 )
 """`redis-failover`, `-flush` and `-old-snapshot` hit what is the primary then."""
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
-from tests.chaos import clocks
+from tests.chaos import clocks, extended_scheduler
+from tests.chaos.extended_scheduler import EXTENDERS, SCHEDULER, SchedulerFiles
 from tests.chaos.links import Link
 from tests.chaos.parts import Part, PlaneProcess, RedisProcess
 from tests.chaos.plane import API_SERVERS, ChaosPlane
 from tests.chaos.policies import NAMESPACES
 from tests.chaos.schedule import list_links
-from tests.cluster.admission_configuration import stand_in_service
+from tests.cluster.admission_configuration import Caller, stand_in_service
 from tests.cluster.background_loop import BackgroundLoop
 from tests.cluster.identities import Identities
 from tests.cluster.installation import (
@@ -52,21 +53,33 @@ STORE_DEADLINE, DRAIN = "1s", "1s"
 _TIMEOUT_SECONDS = 5.0
 RIGHTS = (
     *(RBAC, WEBHOOKS_RBAC, RETRIES_RBAC, ROLLOUT_RBAC, CONTROLLER_RBAC, CONTROLLER_WEBHOOKS_RBAC),
-    *(CONTROLLER_RETRIES_RBAC, CONTROLLER_ROLLOUT_RBAC, CERTIFICATES_RBAC),
+    *(CONTROLLER_RETRIES_RBAC, CONTROLLER_ROLLOUT_RBAC, CERTIFICATES_RBAC, *extended_scheduler.RIGHTS),
 )
-_DEFINITIONS = MANIFESTS / "base" / "05-servicestatus.yaml"
+_DEFINITIONS = (MANIFESTS / "base" / "05-servicestatus.yaml", *extended_scheduler.OBJECTS)
 
 PARTS: Mapping[str, str] = {
     **dict.fromkeys(SERVERS, "server"),
     **dict.fromkeys(CONTROLLERS, "controller"),
+    **dict.fromkeys(EXTENDERS, "extender"),
     **dict.fromkeys(STORES, "redis"),
     **{f"sentinel-{number}": "sentinel" for number in range(1, SENTINELS + 1)},
     "etcd": "etcd",
     **{f"kube-apiserver{f'-{number}' * (number > 1)}": "kube-apiserver" for number in range(1, API_SERVERS + 1)},
-    **{name: name for name in ("kube-scheduler", "kube-controller-manager", "kwok")},
+    **dict.fromkeys(("kube-scheduler", SCHEDULER), "kube-scheduler"),
+    **{name: name for name in ("kube-controller-manager", "kwok")},
 }
 """All parts of a run, by name, with their kinds."""
 LINKS = list_links(PARTS)
+PODGATE = (*SERVERS, *CONTROLLERS, *EXTENDERS)
+ADMISSION, PLAIN, DECISIONS = "listen", "plain-listen", "decision-listen"
+"""Listeners, by the flags that name their addresses."""
+_LISTENERS = {
+    "server": (ADMISSION, PLAIN, DECISIONS),
+    "controller": (PLAIN,),
+    "extender": (ADMISSION, PLAIN, DECISIONS),
+}
+_ACCOUNTS = {"server": SERVICE_ACCOUNT, "controller": CONTROLLER_ACCOUNT, "extender": extended_scheduler.ACCOUNT}
+_COMMANDS = {"server": "serve", "controller": "controller", "extender": "extender"}
 
 
 class Lab:
@@ -77,12 +90,12 @@ class Lab:
         self.parts: dict[str, Part] = {}
         self.links: dict[str, Link] = {}
         self.addresses: dict[str, dict[str, int]] = {}
-        """Ports of each server and controller: `admission`, `plain`, `decisions`."""
-        self.accounts: dict[str, str] = {}
-        """The service account of each part that has one."""
+        """Ports of each part of Podgate by listener."""
         self.loop = BackgroundLoop("chaos")
         self.identities = Identities.create(_make_folder(folder / "identities"))
-        self.plane = ChaosPlane({"good": self.identities.callers["good"]}, self.loop)
+        callers = {"good": self.identities.callers["good"], SCHEDULER: Caller()}
+        self.plane = ChaosPlane(callers, self.loop)
+        self.scheduler = SchedulerFiles(folder / "scheduler")
         self.redis = SentinelGroup(
             _clock_program(program(REDIS), folder / "redis"),
             folder / "redis",
@@ -127,43 +140,50 @@ class Lab:
 
     def _prepare_cluster(self) -> None:
         self.plane.apply(*stand_in_service())
-        self.plane.apply_file(_DEFINITIONS)
-        for rights in RIGHTS:
-            self.plane.apply_file(rights)
+        for path in (*_DEFINITIONS, *RIGHTS):
+            self.plane.apply_file(path)
         for namespace in NAMESPACES:
             self.plane.create_namespace(namespace)
         self.plane.add_nodes(*NODES, *NODES_OF_SHARES)
         self.apply_policy(self.policy)
 
     def _start_podgate(self) -> None:
-        for name in (*SERVERS, *CONTROLLERS):
-            kind = PARTS[name]
-            roles = ("admission", "plain", "decisions") if kind == "server" else ("plain",)
-            self.addresses[name] = dict(zip(roles, find_free_ports(len(roles)), strict=True))
-            self.accounts[name] = SERVICE_ACCOUNT if kind == "server" else CONTROLLER_ACCOUNT
-            command = self._build_command(name, kind)
+        for name in PODGATE:
+            listeners = _LISTENERS[PARTS[name]]
+            self.addresses[name] = dict(zip(listeners, find_free_ports(len(listeners)), strict=True))
+            command = self._build_command(name, PARTS[name])
             self._add_part(name, PlaneProcess(self.plane, name, lambda command=command: command))
-            self.parts[name].clock = self.plane.folder / f"{name}.clock"
+            self.parts[name].clock = self._find_clock(name)
             self.parts[name].process.start()
-        for name in (*SERVERS, *CONTROLLERS):
+        self._balance("good", "kube-apiserver", SERVERS)
+        self._balance(SCHEDULER, "kube-scheduler", EXTENDERS)
+        command = self.scheduler.build_scheduler_command(self.plane, self.plane.load_balancers[SCHEDULER].port)
+        self._add_part(SCHEDULER, PlaneProcess(self.plane, SCHEDULER, lambda: command))
+        self.parts[SCHEDULER].process.start()
+        for name in PODGATE:
             self.plane.wait(lambda name=name: self.is_ready(name), f"{name} to be ready", name)
-        self._balance()
         self.configure_webhooks(self.policy)
 
     # --- Podgate ---
 
     def _build_command(self, name: str, kind: str) -> Sequence[str | Path]:
-        """Return the command line of a server or controller, which is the same at each start."""
-        ports = {role: f"127.0.0.1:{port}" for role, port in self.addresses[name].items()}
-        arguments: list[str | Path] = [f"--store={self._open_store(name)}", f"--plain-listen={ports['plain']}"]
-        arguments += ["--kubeconfig", self.write_kubeconfig(name)]
+        """Return the command line of a part of Podgate, which is the same at each start."""
+        kubeconfig, ports = self.write_kubeconfig(name), self.addresses[name]
+        listeners = [f"--{listener}=127.0.0.1:{port}" for listener, port in ports.items()]
+        arguments: list[str | Path] = []
+        if kind == "extender":
+            arguments += self.scheduler.list_extender_flags()
+        else:
+            arguments.append(f"--store={self._open_store(name)}")
         if kind == "server":
-            own = [f"--listen={ports['admission']}", f"--decision-listen={ports['decisions']}"]
-            own += [f"--store-deadline={STORE_DEADLINE}", f"--drain={DRAIN}", "--log-sample=1"]
-            arguments = [*self.identities.files.arguments()[2:], *arguments, *own]
-        clock = clocks.list_words(self.plane.folder / f"{name}.clock")
-        command = "serve" if kind == "server" else "controller"
-        return [*clock, sys.executable, *SHORT_INTERVALS, command, *arguments]
+            arguments = [*self.identities.files.arguments()[2:], *arguments]
+            arguments += [f"--store-deadline={STORE_DEADLINE}", f"--drain={DRAIN}", "--log-sample=1"]
+        clock = clocks.list_words(self._find_clock(name))
+        own = [*arguments, *listeners, f"--kubeconfig={kubeconfig}"]
+        return [*clock, sys.executable, *SHORT_INTERVALS, _COMMANDS[kind], *own]
+
+    def _find_clock(self, name: str) -> Path:
+        return self.plane.folder / f"{name}.clock"
 
     def _open_store(self, name: str) -> str:
         """Open the link of a part to all Redis and Sentinels; return the URL that leads through it."""
@@ -180,7 +200,7 @@ class Lab:
         link = f"{name}>kube-apiserver"
         if link not in self.links:
             self._add_link(link).open(self.plane.front.choose)
-        account = self.accounts[name]
+        account = _ACCOUNTS[PARTS[name]]
         server = f"https://127.0.0.1:{self.links[link].ports[0]}"
         new = token or self.plane.create_token(account, "podgate-system")
         return self.plane.write_kubeconfig(account, token=new, server=server)
@@ -189,14 +209,14 @@ class Lab:
         assert name in LINKS
         return self.links.setdefault(name, Link(name, self.loop))
 
-    def _balance(self) -> None:
-        """Let the API servers call each server through a link of its own, if it is ready."""
+    def _balance(self, balancer: str, clients: str, names: Sequence[str]) -> None:
+        """Let clients call each of these parts through a link of its own, if it is ready."""
         targets = []
-        for name in SERVERS:
-            link = self._add_link(f"kube-apiserver>{name}")
-            port = link.open(_lead_to(lambda name=name: self.addresses[name]["admission"]))
-            targets.append(Target(f"127.0.0.1:{port}", f"http://127.0.0.1:{self.addresses[name]['plain']}/readyz"))
-        self.plane.load_balancers["good"].targets = targets
+        for name in names:
+            link, ports = self._add_link(f"{clients}>{name}"), self.addresses[name]
+            port = link.open(_lead_to(lambda ports=ports: ports[ADMISSION]))
+            targets.append(Target(f"127.0.0.1:{port}", f"http://127.0.0.1:{ports[PLAIN]}/readyz"))
+        self.plane.load_balancers[balancer].targets = targets
 
     def configure_webhooks(self, policy: str) -> None:
         """Apply the webhook configurations as the documents render them: with their own timeouts."""
@@ -216,9 +236,9 @@ class Lab:
 
     # --- what is seen from outside ---
 
-    def read(self, name: str, path: str, port: str = "plain", timeout_seconds: float = _TIMEOUT_SECONDS) -> bytes:
+    def read(self, name: str, path: str, listener: str = PLAIN, timeout_seconds: float = _TIMEOUT_SECONDS) -> bytes:
         """Return what a server or controller answers to a plain GET; OSError if it does not answer 200."""
-        url = f"http://127.0.0.1:{self.addresses[name][port]}{path}"
+        url = f"http://127.0.0.1:{self.addresses[name][listener]}{path}"
         with urlopen(url, timeout=timeout_seconds) as response:
             body: bytes = response.read()
         return body

@@ -1,6 +1,7 @@
 """The control plane of a run: two API servers with audit logs, behind one address."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from tests.chaos.audit_policy import list_flags
 from tests.chaos.links import Link
 from tests.cluster.admission_configuration import Caller
 from tests.cluster.background_loop import BackgroundLoop
-from tests.cluster.components import Ports
+from tests.cluster.components import Ports, write_json
 from tests.cluster.controlplane import ControlPlane
 
 API_SERVERS = 2
@@ -37,6 +38,14 @@ class ChaosPlane(ControlPlane):
         super()._grant_access(ports)
         self.api = replace(self.api, port=self._port, _idle=[])
         self.front.watch(self.authority.certificate)
+
+    def _command(self, name: str) -> Sequence[str | Path]:
+        command = super()._command(name)
+        if name == "kube-scheduler":  # another one serves the other names
+            path = self.folder / "scheduler.json"
+            configuration = json.loads(path.read_text())
+            write_json(path, {**configuration, "profiles": [{"schedulerName": "default-scheduler"}]})
+        return command
 
     def stop(self) -> None:
         super().stop()

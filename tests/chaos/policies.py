@@ -6,13 +6,14 @@ from hashlib import sha256
 
 from tests.cluster.shares import build_shares
 
-SERVICES = ("shop", "jobs", "gold", "bronze", "store", "spot", "risky", "open")
+SERVICES = ("shop", "jobs", "gold", "bronze", "store", "spot", "risky", "open", "near")
 """Each has a namespace of its own."""
 REPORTER = "prober"
 _POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
 rollout: {canary: {by: Workload, steps: [{percent: 50, for: 4s}]}, whenNoData: Advance}
+nodes: {sources: [{requests: {}}]}
 pools:
 - {name: batch, windows: [{window: 10s, hard: {pods: BATCH}}], whenExceeded: Queue}
 defaults:
@@ -57,6 +58,10 @@ services:
   match: {namespaces: [chaos-open]}
   failureMode: Open
   quota: {windows: [{window: 10s, hard: {pods: 8}}], whenStoreUnavailable: Allow}
+- name: near
+  match: {namespaces: [chaos-near]}
+  placement: {schedulerName: podgate-scheduler}
+  scheduling: {hot: {cpu: 0.8}}
 """
 _SETS: Sequence[Mapping[str, str]] = (
     {"BATCH": "10", "SHOP": "8", "JOBS": "8", "OPEN_FOR": "5s"},

@@ -12,7 +12,7 @@ from urllib.error import URLError
 import redis
 
 from tests.chaos.history import RedisSnapshot, Review, Status
-from tests.chaos.lab import CONTROLLERS, SERVERS, STORES, Lab
+from tests.chaos.lab import CONTROLLERS, DECISIONS, SERVERS, STORES, Lab
 from tests.chaos.record import Record
 from tests.cluster.ledger_log import _SCRIPT
 
@@ -71,7 +71,7 @@ class Recorders:
         before = ""
         for _ in range(_PAGES_MAX):
             query = f"limit={_PAGE}" + (f"&since={since}" if since else "") + (f"&before={before}" if before else "")
-            page = json.loads(self._lab.read(name, f"/api/v1/decisions?{query}", "decisions"))
+            page = json.loads(self._lab.read(name, f"/api/v1/decisions?{query}", DECISIONS))
             new = [record for record in page["decisions"] if record["id"] not in self._record.reviews]
             for record in new:
                 self._record.reviews.setdefault(record["id"], build_review(name, record))

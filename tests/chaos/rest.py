@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.chaos.acts import Workload
 from tests.chaos.api_calls import ApiCalls
-from tests.chaos.lab import CONTROLLERS, SERVERS, Lab
+from tests.chaos.lab import PODGATE, SERVERS, Lab
 from tests.chaos.policies import NAMESPACES, hash_policy
 
 Json = dict[str, Any]
@@ -78,7 +78,7 @@ def _list_unready(lab: Lab, policy: str) -> Iterator[str]:
     for name, part in lab.parts.items():
         if not part.process.is_alive():
             yield f"{name} does not run"
-    for name in (*SERVERS, *CONTROLLERS):
+    for name in PODGATE:
         if not lab.is_ready(name):
             yield f"{name} is not ready"
     for name in SERVERS:

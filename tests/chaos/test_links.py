@@ -19,8 +19,14 @@ def loop() -> Iterator[BackgroundLoop]:
 
 
 @pytest.fixture
-def link(loop: BackgroundLoop) -> Iterator[Link]:
-    """A link to a server that sends back what it gets, and counts it."""
+def received() -> list[bytes]:
+    """Return what the server has received."""
+    return []
+
+
+@pytest.fixture
+def link(loop: BackgroundLoop, received: list[bytes]) -> Iterator[Link]:
+    """Open a link to a server that sends back what it gets."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(100):
@@ -31,11 +37,9 @@ def link(loop: BackgroundLoop) -> Iterator[Link]:
     async def serve() -> asyncio.Server:
         return await asyncio.start_server(echo, "127.0.0.1", 0)
 
-    received: list[bytes] = []
     server = loop.run(serve())
     link = Link("one>other", loop)
     link.open(lambda: [f"127.0.0.1:{server.sockets[0].getsockname()[1]}"])
-    link.received = received
     yield link
     link.close()
     loop.run(_close(server))
@@ -61,13 +65,15 @@ def test_without_trouble_everything_passes(link: Link) -> None:
 
 
 @pytest.mark.parametrize(("trouble", "arrives"), [("holds_requests", False), ("holds_answers", True)])
-def test_one_direction_is_held_until_the_link_heals(link: Link, trouble: str, arrives: bool) -> None:
+def test_one_direction_is_held_until_the_link_heals(
+    link: Link, received: list[bytes], trouble: str, *, arrives: bool
+) -> None:
     with connect(link) as connection:
         ask(connection, b"before")
         link.disturb(Trouble(**{trouble: True}))
         with pytest.raises(TimeoutError):
             ask(connection, b"held", 0.5)
-        assert (b"held" in link.received) == arrives
+        assert (b"held" in received) == arrives
         link.heal()
         connection.settimeout(HANG_SECONDS)
         assert connection.recv(100) == b"held"
