@@ -9,7 +9,7 @@ RESULTS := .test-results
 # Without bytecode files, each of some thousand processes of a run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check image-test soak bench bench-quick pictures lock controlplane-up controlplane-down
+.PHONY: setup demo test check chaos image-test soak bench bench-quick pictures lock controlplane-up controlplane-down
 .PHONY: variables dist sign release-check release canary canary-down
 setup: $(STAMP)
 
@@ -33,12 +33,13 @@ test: setup
 	$(BIN)/python -m tests.chart.programs
 	$(BIN)/python -m tests.monitoring
 	$(BIN)/python -m tests.scheduling.programs
+	$(BIN)/python -m tests.chaos programs
 	$(BIN)/pytest -n $(WORKERS) --all-tiers --junitxml=$(RESULTS)/test.xml
 
 # Every test that needs no program but Python, with a twentieth of the examples, and of the stores only the one in memory.
 # `make check ONLY=webhook/fallback` runs what belongs to a folder or module, with every store: the folder of its name in
 # tests/, or else the tests that import it, or else the folder of its parent.
-WITH_PROGRAMS := app bench browser chart cluster compose image monitoring scheduling
+WITH_PROGRAMS := app bench browser chaos chart cluster compose image monitoring scheduling
 IN_PROCESS = $(filter-out $(WITH_PROGRAMS:%=tests/%),$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
 OF_MEMORY := -k "not redis- and not valkey- and not actionlint" --ignore=tests/adapters/redis_store --ignore=tests/authentication/test_proxy_hop.py
 BELONGING = $(patsubst webhook/%,tests/%,$(patsubst certs%,tests/certs%,$(ONLY:/=)))
@@ -46,6 +47,13 @@ IMPORTED = $(subst /,.,$(patsubst %.py,%,$(ONLY:/=)))
 SELECTED = $(or $(wildcard $(BELONGING)),$(shell grep -rlE '^ *(from|import) $(IMPORTED)[. ]' --include='test_*.py' $(IN_PROCESS)),$(wildcard $(filter tests/%,$(patsubst %/,%,$(dir $(BELONGING))))),$(error no test belongs to $(ONLY)))
 check: setup
 	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 5 --junitxml=$(RESULTS)/check.xml $(if $(ONLY),$(SELECTED),$(OF_MEMORY) $(IN_PROCESS))
+
+# Faults at random on a real control plane, and a judgement of what happened. A new seed each time, or
+# `make chaos SEED=N SECONDS=S` to repeat a run. The history stays in .test-results/chaos/SEED.
+chaos: setup
+	@$(BIN)/python -m tests.cluster build
+	@$(BIN)/python -m tests.chaos programs
+	@$(BIN)/python -m tests.chaos run $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
 
 # The image, built and run without a container engine. As root: what is missing of buildah and mmdebstrap is installed by
 # apt-get. The base that the Dockerfile names is replaced by one of Debian's packages, kept in ~/.cache/podgate.
@@ -78,6 +86,7 @@ soak: setup
 	PODGATE_TEST_SCHEDULING=soak $(BIN)/pytest -s tests/scheduling/test_slow_volumes.py
 	PODGATE_TEST_REFUNDS=soak $(BIN)/pytest tests/cluster/test_refunds.py -k of_many
 	PODGATE_TEST_ROLLOUT=soak $(BIN)/pytest -s tests/cluster/test_rollout_leading.py -k hurts
+	PODGATE_TEST_CHAOS=600 $(BIN)/pytest -s tests/chaos/test_chaos.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest tests/cluster/test_certificates.py -k "under_load or two_controllers"
 	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli tests/certs tests/controller tests/commands tests/fallback --ignore tests/core/admission/test_pairs.py --ignore tests/core/admission/test_document_pairs.py --ignore tests/fallback/test_fallback_bound.py

@@ -45,7 +45,7 @@ class Tiers:
         self.config = config
         self.tiers = [
             Tier("pure", ("architecture", "core", "reviews", "contract"), 150),
-            Tier("cluster", ("cluster", "compose", "scheduling"), 900),
+            Tier("cluster", ("chaos", "cluster", "compose", "scheduling"), 900),
             Tier("processes", (), 420),  # all other folders
         ]
         self.durations: dict[str, float] = {}

@@ -18,7 +18,7 @@ _FILES = "appendonlydir"
 
 def _kill(lab: Lab, fault: PlannedFault) -> Effect:
     part = lab.parts[fault.parts[0]]
-    return Effect(part.kill, lambda: None if part.process.is_alive() else part.start())
+    return Effect(part.kill, part.start)
 
 
 def _pause(lab: Lab, fault: PlannedFault) -> Effect:
@@ -33,7 +33,7 @@ def _pause(lab: Lab, fault: PlannedFault) -> Effect:
 
 def _restart(lab: Lab, fault: PlannedFault) -> Effect:
     part = lab.parts[fault.parts[0]]
-    return Effect(part.restart, lambda: None if part.process.is_alive() else part.start())
+    return Effect(part.restart, part.start)
 
 
 def _disturb(lab: Lab, fault: PlannedFault, **trouble: bool) -> Effect:

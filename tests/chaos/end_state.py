@@ -74,7 +74,7 @@ def _explain_sample(lab: Lab, found: Found, seed: int) -> Mapping[str, Mapping[s
     explained = {}
     for kind, namespace, name in chosen.sample(objects, min(_SAMPLE, len(objects))):
         where = ("-n", namespace, "--kubeconfig", lab.plane.kubeconfig, "--server", decisions)
-        done = run_installed("explain", f"{kind.lower()}/{name}", *where, "-o", "json")
+        done = run_installed("explain", kind.lower(), name, *where, "-o", "json")
         page = json.loads(done.out) if done.out.startswith("{") else {"code": done.code, "error": done.err}
         explained[f"{kind}/{namespace}/{name}"] = page
     return explained

@@ -1,5 +1,6 @@
 """Parts of a run: processes that can be killed, paused and started again, and what keeps them running otherwise."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -80,28 +81,37 @@ class Part:
     is_held: bool = False
     clock: Path | None = None
     """The file that steps its clock, if that can be set."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.process.pid(), number)
 
     def kill(self) -> None:
-        self.is_held = True
-        self.process.stop(kill=True)
+        with self._lock:
+            self.is_held = True
+            self.process.stop(kill=True)
 
     def restart(self) -> None:
         """End it in order, and start it again."""
-        self.is_held = True
-        try:
+        with self._lock:
             self.process.stop(kill=False)
             self.process.start()
-        finally:
-            self.is_held = False
 
     def start(self) -> None:
-        try:
-            self.process.start()
-        finally:
+        with self._lock:
             self.is_held = False
+            if not self.process.is_alive():
+                self.process.start()
+
+    def revive(self) -> bool:
+        """Start it if it has ended by itself; return whether it had."""
+        with self._lock:
+            if self.is_held or self.process.is_alive():
+                return False
+            with contextlib.suppress(KeyError):
+                self.process.stop(kill=True)  # forgets the process that has ended
+            self.process.start()
+            return True
 
 
 @dataclass
@@ -125,16 +135,8 @@ class Supervisor:
     def _watch(self) -> None:
         while not self._is_over.wait(_ROUND_SECONDS):
             for part in self.parts.values():
-                if not part.is_held and not part.process.is_alive():
-                    self._revive(part)
-
-    def _revive(self, part: Part) -> None:
-        try:
-            part.process.stop(kill=True)  # forgets the process that has ended
-        except KeyError:
-            return  # a fault has stopped it meanwhile
-        try:
-            part.process.start()
-            self.on_exit(part, "started again")
-        except (ComponentError, AssertionError, OSError) as error:
-            self.on_exit(part, f"not started: {error}"[:2000])
+                try:
+                    if part.revive():
+                        self.on_exit(part, "started again")
+                except (ComponentError, AssertionError, OSError) as error:
+                    self.on_exit(part, f"not started: {error}"[:2000])

@@ -1,5 +1,6 @@
 """Recorders of a run: each looks at the parts once a second in a thread of its own, and goes on while they fail."""
 
+import http.client
 import json
 import threading
 import time
@@ -7,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
-from urllib.error import URLError
 
 import redis
 
@@ -59,7 +59,15 @@ class Recorders:
         while not self._is_over.wait(_ROUND_SECONDS):
             try:
                 action()
-            except (OSError, ValueError, URLError, redis.RedisError, StopIteration, KeyError, AssertionError):
+            except (
+                OSError,
+                ValueError,
+                http.client.HTTPException,
+                redis.RedisError,
+                StopIteration,
+                KeyError,
+                AssertionError,
+            ):
                 continue  # the part is down, or paused: the next round tells more
 
     def _read_status(self, name: str) -> None:
