@@ -8,16 +8,17 @@ from tests.cluster.debian_package import unpack_debian_package
 
 _PACKAGE, _REMEDY = "libfaketime", "run on Debian or Ubuntu"
 _REREAD_SECONDS = "1"
+"""Compared with whole seconds, so that a step takes up to two."""
 
 
 def library() -> Path:
     """Return libfaketime; the first call downloads it."""
     root = unpack_debian_package(_PACKAGE, _REMEDY)
-    return root / "usr" / "lib" / f"{platform.machine()}-linux-gnu" / "faketime" / "libfaketime.so.1"
+    return root / "usr" / "lib" / f"{platform.machine()}-linux-gnu" / "faketime" / "libfaketimeMT.so.1"
 
 
 def build_variables(clock: Path | str) -> Mapping[str, str]:
-    """Return the environment of a process whose wall clock the file `clock` steps, within a second."""
+    """Return the environment of a process whose wall clock the file `clock` steps, within two seconds."""
     return {
         "LD_PRELOAD": str(library()),
         "FAKETIME_TIMESTAMP_FILE": str(clock),
