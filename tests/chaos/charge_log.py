@@ -45,11 +45,11 @@ class ChargeLog:
         while not self._is_over.is_set():
             try:
                 with socket.create_connection(("127.0.0.1", self._server.port), timeout=_POLL_SECONDS) as connection:
-                    role = _ask_role(connection)
+                    _begin_to_monitor(connection)
                     if is_missing:
                         self._tell(ENDED)
                         is_missing = False
-                    self._read(connection, role)
+                    self._read(connection)
             except (OSError, ValueError):
                 pass  # it is down, or starts
             if not is_missing:
@@ -61,21 +61,20 @@ class ChargeLog:
         if not self._is_over.is_set():
             self._record.add_fault(0, NOT_RECORDED, (self._part,), phase)
 
-    def _read(self, connection: socket.socket, role: str) -> None:
+    def _read(self, connection: socket.socket) -> None:
         client = ""
         for line in self._list_lines(connection):
             found = _LINE.fullmatch(line)
             if found is None:
                 continue
-            seconds, micros, _, port, command = found.groups()
+            seconds, micros, source, port, command = found.groups()
             if port is not None and command.upper().startswith(b'"EVAL'):
                 client = port.decode()
             elif written := _SET.match(command):
                 at_us = int(seconds) * 1_000_000 + int(micros)
-                of_script = port is None
-                self._record.charges.append(
-                    build_write(at_us, self._part, role, client if of_script and role == "master" else "", written)
-                )
+                role = "master" if source == b"lua" else "slave"  # which gets the writes of scripts as commands
+                client_port = client if role == "master" else ""
+                self._record.charges.append(build_write(at_us, self._part, role, client_port, written))
 
     def _list_lines(self, connection: socket.socket) -> Iterator[bytes]:
         """Yield the lines until the connection ends. A paused Redis sends nothing for long."""
@@ -91,16 +90,17 @@ class ChargeLog:
             yield from (line + b"\n" for line in lines)
 
 
-def _ask_role(connection: socket.socket) -> str:
-    """Return the role, and begin to monitor. ValueError: it loads its files still."""
-    connection.sendall(b"INFO replication\r\nMONITOR\r\n")
+def _begin_to_monitor(connection: socket.socket) -> None:
+    """Raise ValueError if it loads its files still."""
+    connection.sendall(b"MONITOR\r\n")
     answer = b""
-    while b"\r\n+OK\r\n" not in answer:
-        chunk = connection.recv(1 << 16)
-        if not chunk or answer.startswith(b"-"):
-            raise ValueError("not ready")
+    while not answer.endswith(b"\n"):
+        chunk = connection.recv(1)
+        if not chunk:
+            raise ValueError("it ends")
         answer += chunk
-    return "master" if b"role:master" in answer else "slave"
+    if answer != b"+OK\r\n":
+        raise ValueError(answer)
 
 
 def build_write(at_us: int, part: str, role: str, client: str, written: re.Match[bytes]) -> ChargeWrite:

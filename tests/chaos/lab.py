@@ -14,7 +14,7 @@ from tests.chaos.extended_scheduler import EXTENDERS, SCHEDULER, SchedulerFiles
 from tests.chaos.links import Link
 from tests.chaos.parts import Part, PlaneProcess, RedisProcess
 from tests.chaos.plane import API_SERVERS, ChaosPlane
-from tests.chaos.policies import NAMESPACES
+from tests.chaos.policies import NAMESPACES, REPORTER
 from tests.chaos.schedule import list_links
 from tests.cluster.admission_configuration import Caller, stand_in_service
 from tests.cluster.background_loop import BackgroundLoop
@@ -36,7 +36,6 @@ from tests.cluster.installation import (
 from tests.cluster.kwok import NODES
 from tests.cluster.load_balancer import Target
 from tests.cluster.processes import find_free_ports
-from tests.cluster.server import SHORT_INTERVALS
 from tests.cluster.shares import NODES as NODES_OF_SHARES
 from tests.redis_servers import SentinelGroup
 from tests.redis_servers.inventory import RedisProgram, program
@@ -51,6 +50,8 @@ CONTROLLERS = tuple(f"controller-{number}" for number in range(1, REPLICAS + 1))
 STORES = ("redis-1", "redis-2")
 STORE_DEADLINE, DRAIN = "1s", "1s"
 _TIMEOUT_SECONDS = 5.0
+_TOKEN_AGE_SECONDS, _TOKEN_SECONDS = 600, 6 * 3600
+_PROGRAM = ("-P", Path(__file__).with_name("clocked_podgate.py"))
 RIGHTS = (
     *(RBAC, WEBHOOKS_RBAC, RETRIES_RBAC, ROLLOUT_RBAC, CONTROLLER_RBAC, CONTROLLER_WEBHOOKS_RBAC),
     *(CONTROLLER_RETRIES_RBAC, CONTROLLER_ROLLOUT_RBAC, CERTIFICATES_RBAC, *extended_scheduler.RIGHTS),
@@ -93,6 +94,7 @@ class Lab:
         """Ports of each part of Podgate by listener."""
         self.loop = BackgroundLoop("chaos")
         self.identities = Identities.create(_make_folder(folder / "identities"))
+        self._issue_tokens()
         callers = {"good": self.identities.callers["good"], SCHEDULER: Caller()}
         self.plane = ChaosPlane(callers, self.loop)
         self.scheduler = SchedulerFiles(folder / "scheduler")
@@ -104,6 +106,19 @@ class Lab:
         )
         self.policy = policy
         self._stack = ExitStack()
+
+    def _issue_tokens(self) -> None:
+        """Issue tokens that are valid also for a server whose clock is a minute off."""
+        files, now = self.identities.files, time.time()
+        times = {"now": now - _TOKEN_AGE_SECONDS, "exp": int(now + _TOKEN_SECONDS)}
+        tokens = {
+            "good": files.signer.token(**times),
+            "reporter": files.other.token(**times, client_id=REPORTER),
+        }
+        for name, token in tokens.items():
+            path = self.identities.callers[name].token
+            assert path is not None
+            path.write_text(token)
 
     # --- life ---
 
@@ -180,7 +195,7 @@ class Lab:
             arguments += [f"--store-deadline={STORE_DEADLINE}", f"--drain={DRAIN}", "--log-sample=1"]
         clock = clocks.list_words(self._find_clock(name))
         own = [*arguments, *listeners, f"--kubeconfig={kubeconfig}"]
-        return [*clock, sys.executable, *SHORT_INTERVALS, _COMMANDS[kind], *own]
+        return [*clock, sys.executable, *_PROGRAM, _COMMANDS[kind], *own]
 
     def _find_clock(self, name: str) -> Path:
         return self.plane.folder / f"{name}.clock"

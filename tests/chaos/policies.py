@@ -80,7 +80,7 @@ NAMESPACES = tuple(map(build_namespace, SERVICES))
 
 def build_policies() -> list[str]:
     """Return all policies that a run may apply."""
-    shares = json.dumps(build_shares(unschedulableFor="5s", openFor="5s"))
+    shares = json.dumps(build_shares(unschedulableFor="30s", openFor="10s"))
     policies = []
     for values in _SETS:
         text = _POLICY.replace("SHARES", shares)

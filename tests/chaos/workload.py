@@ -49,9 +49,9 @@ class WorkloadRun:
         pending |= {f"Node {name}": lambda name=name: self._cordon(name, is_on=False) for name in self._list_drained()}
         pending["policy"] = lambda: self._write_config_map("podgate-policy", "policy.yaml", self.policies[0])
         pending["overrides"] = lambda: self._write_config_map("podgate-overrides", "overrides.yaml", "[]")
-        created = {(act.namespace, act.name): act for act in workload.acts if act.kind == "Job"}
-        for key, act in created.items():
-            pending[f"Job {'/'.join(key)}"] = lambda act=act: self._create(act)
+        for act in workload.acts:
+            if act.kind == "Job":
+                pending[f"Job {act.namespace}/{act.name}"] = lambda act=act: self._has(act) or self._create(act)
         while pending and time.monotonic() < deadline:
             pending = {text: ask for text, ask in pending.items() if not ask()}
             if pending:
@@ -101,6 +101,11 @@ class WorkloadRun:
             body = build_workload(act.kind, act.namespace, act.name, details["replicas"])
             path = f"/apis/apps/v1/namespaces/{act.namespace}/{PLURALS[act.kind]}"
         return self.calls.ask("create", act.kind, act.namespace, act.name, "POST", path, body) in {201, 409}
+
+    def _has(self, act: PlannedAct) -> bool:
+        """Whether a Job is there."""
+        jobs = self.calls.list_items(f"/apis/batch/v1/namespaces/{act.namespace}/jobs")
+        return any(job["metadata"]["name"] == act.name for job in jobs)
 
     def _scale(self, kind: str, namespace: str, name: str, replicas: int, *, create: bool = False) -> bool:
         path = f"/apis/apps/v1/namespaces/{namespace}/{PLURALS[kind]}/{name}"
@@ -152,8 +157,9 @@ class WorkloadRun:
         return [node["metadata"]["name"] for node in self.calls.list_items("/api/v1/nodes")]
 
     def _report(self, act: PlannedAct) -> None:
-        outcomes = [{"service": act.name, "ok": False}] * act.details["failures"]
-        outcomes += [{"service": act.name, "ok": True}] * act.details["successes"]
+        entry = {"service": act.name, "latency": 0.05}
+        outcomes = [{**entry, "ok": False}] * act.details["failures"]
+        outcomes += [{**entry, "ok": True}] * act.details["successes"]
         for _ in range(act.details["times"]):
             self.reporter.report(act.name, outcomes)
             time.sleep(_REPORT_SECONDS)
