@@ -2,6 +2,7 @@
 
 import secrets
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -56,7 +57,7 @@ def run(seed: int | None, seconds: float, out: Path | None) -> None:
     click.echo(f"seed {drawn.seed}: again by make chaos SEED={drawn.seed} SECONDS={seconds:g}")
     click.echo(f"{format_schedule(schedule)}\n{explain_kinds(schedule)}\n")
     with tempfile.TemporaryDirectory(prefix="podgate-chaos-") as scratch:
-        running = Run(drawn, Path(scratch) / "lab", folder, lambda text: click.echo(f"... {text}"))
+        running = Run(drawn, Path(scratch) / "lab", folder, lambda text: click.echo(f"{datetime.now(UTC):%T} {text}"))
         history = running.do()
     click.echo(f"\n{summarize(history)}\n")
     flaws = [*running.errors, *judge(history)]

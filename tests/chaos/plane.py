@@ -1,9 +1,10 @@
 """The control plane of a run: two API servers with audit logs, behind one address."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.chaos.api_front import ApiFront
 from tests.chaos.audit_policy import list_flags
@@ -14,6 +15,8 @@ from tests.cluster.components import Ports, write_json
 from tests.cluster.controlplane import ControlPlane
 
 API_SERVERS = 2
+_NODE_LEASE_SECONDS = 10
+"""After which another kwok keeps the Nodes."""
 
 
 class ChaosPlane(ControlPlane):
@@ -42,10 +45,16 @@ class ChaosPlane(ControlPlane):
     def _command(self, name: str) -> Sequence[str | Path]:
         command = super()._command(name)
         if name == "kube-scheduler":  # another one serves the other names
-            path = self.folder / "scheduler.json"
-            configuration = json.loads(path.read_text())
-            write_json(path, {**configuration, "profiles": [{"schedulerName": "default-scheduler"}]})
+            self._change("scheduler.json", lambda found: found | {"profiles": [{"schedulerName": "default-scheduler"}]})
+        elif name == "kwok":
+            options = {"nodeLeaseDurationSeconds": _NODE_LEASE_SECONDS}
+            self._change("kwok.json", lambda found: found | {"options": found["options"] | options})
         return command
+
+    def _change(self, file: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Change a configuration that has been written."""
+        path = self.folder / file
+        write_json(path, change(json.loads(path.read_text())))
 
     def stop(self) -> None:
         super().stop()

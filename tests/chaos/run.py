@@ -96,6 +96,7 @@ class Run:
         thread.join()
         self.errors += nemesis.errors
         self.tell("the last fault has ended: waiting for rest")
+        lab.parts["kwok"].restart()  # its watch may have ended without a word, and it is no part that is judged
         self.errors += [f"not accepted: {text}" for text in running.settle(workload, SETTLE_SECONDS)]
         found, waited = wait_for_rest(lab, calls, workload, self.drawn.policies[0], running.touch, REST_SECONDS)
         self.tell(f"at rest after {waited:.0f} s" if not found.missing else f"no rest after {waited:.0f} s")
