@@ -12,7 +12,9 @@ from webhook.controller import Controller, ControllerTiming, ServiceStatusWriter
 from webhook.core.document.rules import shares
 from webhook.policy_in_force.webhook_configurations import WebhookConfigurationTiming, WebhookConfigurationWriter
 
-CONTROLLER = ControllerTiming(round_seconds=0.2, overdue_seconds=2, skew_seconds=0.2, repair_seconds=1)
+CONTROLLER = ControllerTiming(
+    round_seconds=0.2, overdue_seconds=2, skew_seconds=0.2, loss_seconds=1.5, repair_seconds=1
+)
 STATUSES = StatusTiming(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, pause_seconds_max=1)
 LEASE = LeaseTiming(duration_seconds=3, renew_seconds=0.3, retry_seconds=0.2)
 

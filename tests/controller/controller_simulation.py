@@ -28,7 +28,9 @@ from webhook.ports import Continuity, PodEventHandler, PodLookup, WatchReports
 
 START_US = 1_800_000_000_000_000
 SECOND_US = 1_000_000
-WITHOUT_DELAYS = ControllerTiming(first_retry_seconds=0, retry_seconds_max=0, repair_seconds=0, round_seconds=0.001)
+WITHOUT_DELAYS = ControllerTiming(
+    first_retry_seconds=0, retry_seconds_max=0, repair_seconds=0, round_seconds=0.001, loss_seconds=0
+)
 NO_REPORTS = WatchReports(lambda: None, lambda _: None, lambda _: None)
 
 WEB = """

@@ -1,6 +1,14 @@
 """A Pod that was never created is refunded once; one that existed, however briefly, never."""
 
-from tests.controller.controller_simulation import ControllerSimulation, compile_policy, pod
+from dataclasses import replace
+
+from tests.controller.controller_simulation import (
+    WITHOUT_DELAYS,
+    ControllerSimulation,
+    UnreliableStore,
+    compile_policy,
+    pod,
+)
 from webhook.core.breaker import State
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import Acquire
@@ -191,6 +199,42 @@ async def test_next_leader_without_a_resume_version_refunds_no_earlier_pod() -> 
         2,
         2,
     )
+
+
+async def test_next_leader_refunds_no_pod_of_the_former_that_replicas_charge_again_after_a_loss() -> None:
+    simulation = await watching_simulation()
+    await simulation.create("brief")
+    simulation.cluster.delete("brief")
+    await simulation.run_all()
+    simulation.renew()
+    simulation.store = UnreliableStore(simulation.clock)
+    await simulation.admit(pod("brief"))
+    simulation.wait(10)
+    simulation.change_leader()
+    simulation.controller.on_lost()
+    simulation.wait(61)
+    for _ in range(3):
+        await simulation.run_all()
+    assert simulation.reported.refunded == {}, "only the former leader knew that it existed"
+    assert simulation.reported.unproven == {"web": 1}
+    await simulation.admit(pod("lost"))
+    simulation.wait(61)
+    await simulation.run_all()
+    assert simulation.reported.refunded == {("web", "NeverCreated"): 1}, "what was charged in this term can be proven"
+
+
+async def test_refund_waits_until_a_loss_before_the_lookup_has_been_noticed() -> None:
+    simulation = await watching_simulation()
+    simulation.controller._refunds._timing = replace(WITHOUT_DELAYS, loss_seconds=2)
+    await simulation.admit(pod("lost"))
+    simulation.wait(61)
+    await simulation.run_all()
+    simulation.wait(1)
+    await simulation.run_all()
+    assert (simulation.watch.lookups, simulation.reported.refunded.total()) == (["pod-lost"], 0)
+    simulation.wait(1)
+    await simulation.run_all()
+    assert (simulation.watch.lookups, simulation.reported.refunded.total()) == (["pod-lost"], 1)
 
 
 async def test_resume_version_follows_what_the_store_has_received() -> None:

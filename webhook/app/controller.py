@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -119,13 +119,14 @@ class ControllerProcess:
         resume = parse_continuity(found)
         self._logs.write_event("info", "leading", resumes=resume is not None)
         reports = self._telemetry.build_watch_reports("pods")
-        on_loss = partial(setattr, self._store, "on_loss")
+        called_on_loss: list[Callable[[], None]] = []
+        self._store.on_loss = partial(_call_each, called_on_loss)
         watch = WatchedPods(self._client, self._clock, reports=reports, resume=resume)
         self._controller = build_controller(
             *(self._sources, watch, self._store, self._store.queue, self._counts, self._clock, self._telemetry),
             slots=self._store.slots,
             ticks=True,
-            on_loss=on_loss,
+            on_loss=called_on_loss.append,
         )
         try:
             await self._controller.run()
@@ -176,6 +177,11 @@ class ControllerProcess:
             rollout=sources.policies.rollout.view,
         )
         return msgspec.json.encode(render_controller_status(status))
+
+
+def _call_each(functions: Iterable[Callable[[], None]]) -> None:
+    for call in functions:
+        call()
 
 
 def _open_store(

@@ -66,7 +66,7 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
     """Return a controller, which runs while it leads.
 
     `counts`: decisions by policy. `slots`: slots of workloads, of services with shares. `ticks`: it also advances
-    breakers, as a server does. `on_loss` receives what to call when the store may have lost data.
+    breakers, as a server does. `on_loss` receives each function to call when the store may have lost data.
     """
     in_force = sources.policies.get_current
     reports, asked = telemetry.build_controller_reports(), _build_reset_finder(sources)
@@ -83,8 +83,7 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
     unjudged = UnjudgedReports(telemetry.metrics.ledger.count_unjudged, telemetry.observer.on_not_reviewed)
     observers: tuple[PodObserver, ...] = (*telemetry.pod_observers, UnjudgedPods(unjudged, _WALL.now_us))
     if sources.rollout is not None:
-        figures = PodFiguresObserver(_WALL.now_us)
-        observers = (*observers, figures)
+        observers = (*observers, figures := PodFiguresObserver(_WALL.now_us))
         beside += build_rollout_loops(sources, sources.rollout, figures, counts, telemetry)
     if sources.evictions is not None:
         variants, loops = _build_variant_loops(sources, sources.evictions, ledger, slots, telemetry)
@@ -103,12 +102,14 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
         beside.append(_build_release_loop(releasing, telemetry))
         if sources.places is not None:
             beside += [sources.places.run, PlaceReporter(releasing.queue, sources.places).run]
-    return Controller(
+    controller = Controller(
         *(watch, ledger, ledger, clock, in_force, sources.namespaces, reports),
         resets=asked,
         extra_loops=beside,
         observers=observers,
     )
+    on_loss(controller.on_lost)
+    return controller
 
 
 def _build_variant_loops(

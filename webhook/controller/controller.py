@@ -54,6 +54,11 @@ class Controller:
         self._refunds = Refunds(self._tracker, self._sighting_sender, watch, ledger, clock, reports, timing)
         self._relisted_us = 0
         """When the newest list was requested because the policy or labels had changed."""
+        self._began_us = clock.now_us()
+
+    def on_lost(self) -> None:
+        """Refund no Pod that was charged before this term: the store has forgotten which of them existed."""
+        self._tracker.index.forget_before(self._began_us)
 
     def continuity(self) -> Continuity | None:
         """Return the part of the watch whose Pods have all been sent to the store: the next leader resumes after it."""

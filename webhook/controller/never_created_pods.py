@@ -3,7 +3,9 @@
 A Pod that was charged and not seen for 60 s is looked up in the cluster. If it does not exist, it was never created, or
 was created and deleted while the watch lags. So it is refunded once the watch has reached the version of that lookup
 and still has not shown it: at once where Pods change, otherwise with the next bookmark, within about a minute. A Pod
-that was charged before the watch was complete is not refunded: it may have existed.
+that was charged before the watch was complete is not refunded: it may have existed. After the store has lost data,
+which is noticed within two seconds, neither is a Pod that was charged before this controller led: replicas charge it
+again, and only the former leader knew whether it had existed.
 """
 
 import asyncio
@@ -23,10 +25,11 @@ _SECOND_US = 1_000_000
 
 
 class Absence(NamedTuple):
-    """A lookup that did not find a Pod: its version, and the cause for the metric."""
+    """A lookup that did not find a Pod: its version, the cause for the metric, and when it was."""
 
     version: int
     cause: str
+    at_us: int
 
 
 class Refunds:
@@ -88,13 +91,22 @@ class Refunds:
         gate = asyncio.Semaphore(self._timing.concurrent_lookups_max)
         await asyncio.gather(*(self._look_up(plan, pod, gate) for pod in asked))
         for pod in waiting:
-            absence, reached = absences.get(pod.uid), self._watch.continuity
-            if absence is None or reached is None or reached.version < absence.version:
+            absence = absences.get(pod.uid)
+            if absence is None or not self._is_confirmed(absence):
                 continue
             # Checked again: meanwhile the watch may have shown it, or restarted.
             if self._may_be_absent(pod) and await self._ledger.refund(plan, pod.uid):
                 self._reports.on_refunded(pod.service or plan.service, pod, absence.cause)
         return len(asked)
+
+    def _is_confirmed(self, absence: Absence) -> bool:
+        """Return whether the watch has reached a lookup, and a loss of the store before it has been noticed."""
+        reached, age_us = self._watch.continuity, self._clock.now_us() - absence.at_us
+        return (
+            reached is not None
+            and reached.version >= absence.version
+            and age_us >= self._timing.loss_seconds * _SECOND_US
+        )
 
     async def _release_tokens(self, plan: CounterPlan, waiting: Sequence[UnseenPod]) -> list[UnseenPod]:
         """Return the Pods. Probes' tokens of variants are charged by claims, and expire if their Pods say nothing."""
@@ -148,7 +160,7 @@ class Refunds:
             return
         if found.pod is None or found.pod.metadata.uid != pod.uid:
             cause = NEVER_CREATED if found.pod is None else NAME_TAKEN
-            self._absences[plan.tag][pod.uid] = Absence(found.version, cause)
+            self._absences[plan.tag][pod.uid] = Absence(found.version, cause, self._clock.now_us())
             return
         owned = await self._tracker.find_owner(found.pod)
         if owned is not None and self._is_charged_by(owned, plan):

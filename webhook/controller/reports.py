@@ -53,6 +53,8 @@ class ControllerTiming:
     """A Pod that was charged and not seen for this time is looked up: an API request lasts at most a minute."""
     skew_seconds: float = 5.0
     """Largest assumed difference between the clocks of the store, this leader and the former one."""
+    loss_seconds: float = 2.0
+    """Until a loss of the store's data has been noticed: a Pod is refunded so long after its lookup at the earliest."""
     repair_seconds: float = 60.0
     first_retry_seconds: float = 0.5
     retry_seconds_max: float = 10.0
