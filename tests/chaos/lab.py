@@ -15,6 +15,7 @@ from tests.chaos.links import Link
 from tests.chaos.parts import Part, PlaneProcess, RedisProcess
 from tests.chaos.plane import API_SERVERS, ChaosPlane
 from tests.chaos.policies import NAMESPACES, REPORTER
+from tests.chaos.redis_program import write_program
 from tests.chaos.schedule import list_links
 from tests.cluster.admission_configuration import Caller, stand_in_service
 from tests.cluster.background_loop import BackgroundLoop
@@ -38,7 +39,7 @@ from tests.cluster.load_balancer import Target
 from tests.cluster.processes import find_free_ports
 from tests.cluster.shares import NODES as NODES_OF_SHARES
 from tests.redis_servers import SentinelGroup
-from tests.redis_servers.inventory import RedisProgram, program
+from tests.redis_servers.inventory import program
 from webhook.core.document import Purpose, load
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
 
@@ -99,7 +100,7 @@ class Lab:
         self.plane = ChaosPlane(callers, self.loop)
         self.scheduler = SchedulerFiles(folder / "scheduler")
         self.redis = SentinelGroup(
-            _clock_program(program(REDIS), folder / "redis"),
+            write_program(program(REDIS), folder / "redis"),
             folder / "redis",
             *("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"),
             sentinels=SENTINELS,
@@ -290,13 +291,3 @@ def _lead_to(find_port: Callable[[], int]) -> Callable[[], Sequence[str]]:
 def _make_folder(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
-
-
-def _clock_program(real: RedisProgram, folder: Path) -> RedisProgram:
-    """Return the same program with a clock: the file `clock` in its working folder steps it."""
-    words = " ".join(clocks.list_words("clock"))
-    folder.mkdir(parents=True)
-    path = folder / "redis-server"
-    path.write_text(f'#!/bin/sh\nexec {words} {real.path} "$@"\n')
-    path.chmod(0o700)
-    return RedisProgram(real.name, path)
