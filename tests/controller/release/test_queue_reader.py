@@ -51,6 +51,21 @@ async def test_no_limit_is_named_while_the_store_gives_no_answer(monkeypatch: py
     assert row.expected_at is None
 
 
+async def test_pods_that_a_leader_sees_first_while_the_store_gives_no_answer_are_shown() -> None:
+    simulation = QueueSimulation(POOL, HEAD)
+    simulation.index.is_available = False
+    await simulation.create("a", "b")
+    await simulation.run_rounds(1)
+    found = await read_document(simulation)
+    assert [(pod.name, pod.cause, pod.why) for pod in found.pods] == [
+        (f"pod-{uid}", WaitCause.STORE_UNAVAILABLE, "the store of the counters gives no answer") for uid in "ab"
+    ]
+    assert (found.waiting, found.services[0].waiting, simulation.waiting["web"]) == (2, 2, 2)
+    simulation.index.is_available = True
+    await simulation.run_rounds(1)
+    assert (await read_document(simulation)).waiting == 0
+
+
 async def test_nothing_is_blamed_on_a_limit_or_on_others_while_the_store_may_have_lost_charges() -> None:
     simulation = QueueSimulation(POOL, HEAD)
     await simulation.create("b1", "b2", "b3", namespace="batch")

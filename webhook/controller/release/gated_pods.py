@@ -1,6 +1,6 @@
 """Gated Pods: an observer of the watch that collects the Pods with Podgate's gate, for the release loop."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -114,9 +114,9 @@ class GatedPods:
             self._new.pop(uid, None)
             self._released.add(uid)
 
-    def list_new(self) -> Collection[GatedPod]:
-        """Return the gated Pods that have changed."""
-        return self._new.values()
+    def list_new(self, is_known: Callable[[str], bool]) -> list[GatedPod]:
+        """Return the gated Pods that have changed, but those that are known by their uids."""
+        return [pod for uid, pod in self._new.items() if not is_known(uid)]
 
     def take_changes(self) -> tuple[list[GatedPod], set[str]]:
         """Return Pods that are gated, oldest first, and uids of those that no longer are."""

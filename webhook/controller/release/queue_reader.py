@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -22,6 +22,7 @@ from webhook.controller.release.waiting_reasons import (
 from webhook.core.admission.denials import format_utc
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.controller.forecast import ReleaseForecast, RoomSample
+from webhook.core.controller.lane import UNANSWERED
 from webhook.core.controller.waiting_pod import WaitingPod
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.core.reporting.queue_document import (
@@ -62,21 +63,23 @@ class QueueReader:
         failures: ReleaseFailures,
         is_charged: Callable[[str], bool],
         groups: GroupRelease,
+        list_unqueued: Callable[[], Collection[GatedPod]] = tuple,
     ) -> None:
-        """`is_charged`: whether a Pod that was not released keeps its charge. Others pass one that does not."""
+        """`is_charged`: of a Pod that was not released, else others pass it. `list_unqueued`: in no queue yet."""
         self._releaser = releaser
         self._store = store
         self._policy = policy
         self._failures = failures
         self._is_charged = is_charged
         self._groups = groups
+        self._list_unqueued = list_unqueued
         self._places: list[PodPlace] = []
         self._placed_us: int | None = None
 
     def count_pods(self) -> Mapping[str, int]:
-        """Return how many Pods of each service wait, with those that are tried again."""
+        """Return how many Pods of each service wait, with those that are tried again, and those in no queue yet."""
         counts = Counter(self._releaser.pods.count_by_service())
-        counts.update(pod.waiting.service for pod in self._list_outside())
+        counts.update(pod.waiting.service for pod in (*self._list_outside(), *self._list_unqueued()))
         return counts
 
     def list_places(self) -> Sequence[PodPlace]:
@@ -90,7 +93,7 @@ class QueueReader:
             alone = (
                 ([(pod, False)] for pod in charged),
                 self._releaser.list_sequences(now_us),
-                ([(pod, False)] for pod in (*self._releaser.pods.list_apart(), *passed)),
+                ([(pod, False)] for pod in (*self._releaser.pods.list_apart(), *passed, *self._list_unqueued())),
             )
             for pod, is_lifted in chain.from_iterable(chain(*alone)):
                 queues.setdefault(find_queue(pod, compiled), []).append((pod, is_lifted))
@@ -110,7 +113,7 @@ class QueueReader:
         names += sorted(name for name in failing if name not in plans)
         now_us, oldest_us = self._store.now_us(), dict(self._releaser.find_oldest_us())
         groups = self._groups.count(plans)
-        for pod in self._list_outside():
+        for pod in (*self._list_outside(), *self._list_unqueued()):
             service, since_us = pod.waiting.service, pod.waiting.since_us
             oldest_us[service] = min(oldest_us.get(service, since_us), since_us)
         return tuple(
@@ -249,13 +252,14 @@ class QueueReader:
             return WaitReason(WaitCause.RELEASE_FAILS, why)
         if plan is None:
             return WaitReason(WaitCause.BEHIND, "the policy has no such service: it is released at once")
-        if lack := self.find_lack(place):
+        if not self._is_unqueued(place) and (lack := self.find_lack(place)):
             return WaitReason(WaitCause.GROUP_INCOMPLETE, lack)
         if (stopped := find_stop(plan, self._store)) is not None:
             return stopped
         if self._store.now_us() < self._releaser.held_until_us:
             return describe_hold(self._releaser.held_until_us)
-        reason = describe_obstacle(self._releaser.find_blocking_holder(place.pod), plan.service, place.queue)
+        holder = UNANSWERED if self._is_unqueued(place) else self._releaser.find_blocking_holder(place.pod)
+        reason = describe_obstacle(holder, plan.service, place.queue)
         group = self._releaser.pods.find_group(place.pod)
         return reason if group is None else describe_group(reason, group, plan)
 
@@ -278,9 +282,13 @@ class QueueReader:
         return found
 
     def _is_passed(self, place: PodPlace) -> bool:
-        """Return whether a Pod takes no room before others: it is tried again, or members of its group are missing."""
+        """Return whether a Pod takes no room before others: it is tried again, in no queue, or its group incomplete."""
         uid = place.pod.waiting.uid
-        return bool(self.find_lack(place)) or (self._failures.get(uid) is not None and uid not in self._releaser)
+        is_tried_again = self._failures.get(uid) is not None and uid not in self._releaser
+        return is_tried_again or self._is_unqueued(place) or bool(self.find_lack(place))
+
+    def _is_unqueued(self, place: PodPlace) -> bool:
+        return place.pod in self._list_unqueued()
 
     async def _ask(self, forecast: ReleaseForecast, sample: RoomSample) -> None:
         asked = Acquire(sample.plan, sample.namespace, _FORECAST, sample.cost, "", peek=True, team=sample.room.scope)
