@@ -64,6 +64,7 @@ image-test: setup
 # The long form of what `make test` proves in short.
 soak: setup
 	PODGATE_TEST_OPERATIONS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 PODGATE_TEST_REDIS=all $(BIN)/pytest -s tests/contract
+	PODGATE_TEST_SIMULATION=3600 $(BIN)/pytest -s tests/simulation
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/admission/test_pairs.py
 	PODGATE_TEST_EXAMPLES=20000 $(BIN)/pytest tests/core/admission/test_document_pairs.py
 	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/app/test_redis_serving.py -k stalled_redis

@@ -44,7 +44,7 @@ class Tiers:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.tiers = [
-            Tier("pure", ("architecture", "core", "reviews", "contract"), 150),
+            Tier("pure", ("architecture", "core", "reviews", "contract", "simulation"), 150),
             Tier("cluster", ("chaos", "cluster", "compose", "scheduling"), 900),
             Tier("processes", (), 420),  # all other folders
         ]
