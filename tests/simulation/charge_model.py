@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tests.contract.exact_log import ExactLog
 from tests.contract.witness import Wall, Witness
-from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, DeniedBy, Receipt, Sighting
+from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, DeniedBy, Receipt, Seen, Sighting
 
 _KNOWN_US = 600_000_000
 """For so long limits on live Pods are enforced after they were known to be complete."""
@@ -45,6 +45,15 @@ class ChargeModel:
             self.witness.check_denial(request, receipt.over, wall)
         if receipt.charged:
             self.relied.discard(uid)
+            self.witness.record_charge(request, amounts, receipt, wall)
+
+    def check_resize(self, request: Acquire, receipt: Receipt, wall: Wall) -> None:
+        """Compare the answer to a Pod that asks for more, or for less, than it was charged for."""
+        logged, amounts = self.log.acquire(request, wall.reading_us)
+        assert receipt == logged, f"resize of {request.uid}:\n{receipt}\nlogged:\n{logged}"
+        if receipt.over:
+            self.witness.check_denial(request, receipt.over, wall)
+        if receipt.charged:
             self.witness.record_charge(request, amounts, receipt, wall)
 
     def _check_live(self, request: Acquire, receipt: Receipt, reading_us: int, *, is_known: bool) -> None:
@@ -94,19 +103,37 @@ class ChargeModel:
             self.relied.discard(booking.uid)
             self._put(plan, booking)
 
-    def check_sighting(self, plan: CounterPlan, seen: Sighting, *, was_charged: bool, wall: Wall) -> None:
-        """Check that a Pod that is seen is charged, if it was not, as of its creation; and live until it ends."""
-        moment = None
-        if not self.is_charged(plan, seen.uid, wall.reading_us):
+    def check_sighting(self, plan: CounterPlan, seen: Sighting, answer: Seen, wall: Wall) -> None:
+        """Check that a Pod that is seen is charged, if it was not, as of its creation; and live until it ends.
+
+        What it uses above its highest charge is charged now.
+        """
+        moment, has_grown = None, False
+        if self.is_charged(plan, seen.uid, wall.reading_us):
+            has_grown = self._note_growth(plan, seen, wall)
+        else:
             self.log._pods.pop((plan.tag, seen.uid), None)  # also one that was refunded too soon
             booking = Booking(seen.namespace, seen.uid, seen.cost, seen.created_at_us)
             moment = self._book(plan, booking, wall)
-        assert was_charged is (moment is not None), f"sighting of {seen.uid}: charged {was_charged}"
+        assert (answer.charged, answer.raised) == (moment is not None, has_grown), f"sighting of {seen.uid}: {answer}"
         self.relied.add(seen.uid)
         if seen.lives:
             self._put(plan, seen)
         else:
             self.live.pop(seen.uid, None)
+
+    def _note_growth(self, plan: CounterPlan, seen: Sighting, wall: Wall) -> bool:
+        pod, time = self.log._pods[plan.tag, seen.uid], self.log.find_time(plan)
+        more = {name: seen.cost.get(name, 0) - amount for name, amount in pod.most.items() if name != "pods"}
+        more = {name: amount for name, amount in more.items() if amount > 0}
+        if more:
+            now_us = time.compute_tag_time(wall.reading_us)
+            self.log._charge(plan, seen.namespace, more, now_us, now_us)
+            spent = self.witness._note(plan, seen.namespace, more, wall)
+            spent.slack_us += now_us - time.ahead_us - wall.reading_us
+            pod.most = {**pod.most, **{name: seen.cost[name] for name in more}}
+            pod.expires_us = now_us + plan.remember_us
+        return bool(more)
 
     def _book(self, plan: CounterPlan, booking: Booking, wall: Wall) -> int | None:
         time = self.log.find_time(plan)

@@ -131,6 +131,27 @@ class Charges(Simulation):
         pod.created_us = self.clock.now_us()
         self._watch(pod, lives=True)
         self.world.do_after(self.world.random.randrange(1, 90 * SECOND_US), self._end, pod)
+        limits_cpu = pod.request.plan.standing is None and "requests.cpu" in pod.request.cost
+        if self.world.random.random() < 0.4 and limits_cpu:
+            self.world.do_after(self.world.random.randrange(30 * SECOND_US), self._ask_to_resize, pod)
+
+    def _ask_to_resize(self, pod: _Pod) -> None:
+        cost = {"pods": 1, "requests.cpu": self.world.random.choice((50, 350, 900))}
+        if self.world.random.random() < 0.3:  # no server answers, and the API server lets it pass
+            self._persist_size(pod, cost)
+        else:
+            self.world.send(self._resize, pod, replace(pod.request, cost=cost, resize_from=pod.request.cost))
+
+    def _resize(self, pod: _Pod, request: Acquire) -> None:
+        receipt = call(self.store.acquire(request))
+        self.model.check_resize(request, receipt, self.clock.wall())
+        if receipt.refused is None:
+            self.world.send(self._persist_size, pod, request.cost)
+
+    def _persist_size(self, pod: _Pod, cost: Cost) -> None:
+        if pod.request.uid in self.cluster and pod.request.cost != cost:
+            pod.request = replace(pod.request, cost=cost)
+            self._watch(pod, lives=True)
 
     def _end(self, pod: _Pod) -> None:
         if self.has_ended:
@@ -164,7 +185,7 @@ class Charges(Simulation):
         is_lost, is_unanswered = (self.world.strikes(Fault.LOSS, 0.1) for _ in range(2))
         for plan, seen in () if is_lost else tuple(self._sightings):
             (answer,) = call(self.store.observe(plan, [seen]))
-            self.model.check_sighting(plan, seen, was_charged=answer.charged, wall=self.clock.wall())
+            self.model.check_sighting(plan, seen, answer, self.clock.wall())
         if not (is_lost or is_unanswered):
             self._sightings.clear()
         if self.world.strikes(Fault.CRASH, 0.02):

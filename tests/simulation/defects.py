@@ -65,6 +65,8 @@ DEFECTS = (
     Defect(Charges, operations.refund, "state.live_pods.remove(record.live_set_key, uid, now_us)", "pass"),
     Defect(Charges, observed_pods.observe, "state.live_pods.stop_waiting(seen.uid)", "pass"),
     Defect(Charges, observed_pods.observe, "record is None and _charge_afterwards(state, plan, seen, now_us)", "False"),
+    Defect(Charges, operations._resize, "{**old, **known.high_water} if known is not None else old", "old"),
+    Defect(Charges, observed_pods._raise, "seen.cost[resource] - amount", "seen.cost[resource]"),
     Defect(Charges, CounterPlan.scope_of, "return pod.team if self.team_key else pod.namespace", 'return ""'),
     Defect(Charges, LiveSet.judge, "has + more > limit.hard + room", "has > limit.hard + room"),
     Defect(Breakers, advance, "step.record.open_until_us <= now_us", "step.record.open_until_us < now_us"),
