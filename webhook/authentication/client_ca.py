@@ -10,6 +10,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from webhook.authentication.certificate_errors import find_ca_fault, find_malformed_extension
 from webhook.authentication.certificate_identity import UNREADABLE
 from webhook.authentication.certificates.weak_rsa_keys import find_weakness
+from webhook.core.plain_text import escape_line
 from webhook.errors import UserError
 
 _REMEDY = "give the CA that issues the clients' certificates, not one of these"
@@ -31,22 +32,26 @@ def parse_authorities(path: Path, content: bytes, *, may_have_expired: bool) -> 
     for number, authority in enumerate(authorities, 1):
         if (malformed := find_malformed_extension(authority)) is not None:
             raise UserError(
-                f"{path}: certificate {number} in it, {_format_subject(authority)}: {malformed}", REISSUE_REMEDY
+                f"{path}: certificate {number} in it, {format_subject(authority)}: {malformed}", REISSUE_REMEDY
             )
         try:
             fault = _find_fault(authority) or find_ca_fault(authority)
         except (UnsupportedAlgorithm, *UNREADABLE) as error:
             raise UserError(f"{path}: certificate {number} in it cannot be read: {error}", _REMEDY) from None
         if fault is not None:
-            raise UserError(f"{path}: {_format_subject(authority)} {fault}", _REMEDY)
+            raise UserError(f"{path}: {format_subject(authority)} {fault}", _REMEDY)
     now = datetime.now(UTC)
     if not may_have_expired and all(authority.not_valid_after_utc <= now for authority in authorities):
         raise UserError(f"{path}: all its CAs have expired, so no client can be authenticated", "give a current CA")
     return authorities
 
 
-def _format_subject(certificate: x509.Certificate) -> str:
-    return certificate.subject.rfc4514_string() or "without a subject"
+def format_subject(certificate: x509.Certificate) -> str:
+    """Return the subject for messages: OpenSSL and the parser accept any bytes in it."""
+    try:
+        return escape_line(certificate.subject.rfc4514_string()) or "without a subject"
+    except UNREADABLE:
+        return "whose subject cannot be read"
 
 
 def _find_fault(certificate: x509.Certificate) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.chain_verifier import ClientChainVerifier, ForeignCertificateError, find_obstacle
-from webhook.authentication.client_ca import parse_authorities
+from webhook.authentication.client_ca import format_subject, parse_authorities
 from webhook.authentication.identities import Identities
 from webhook.authentication.reasons import AuthFailure
 from webhook.authentication.strategies import (
@@ -107,7 +107,7 @@ def _build_verifier(path: Path, content: bytes, *, may_have_expired: bool) -> Cl
     for authority in authorities:
         if (found := find_obstacle(authority)) is not None:
             raise UserError(
-                f"{path}: {authority.subject.rfc4514_string()} cannot verify certificates behind a proxy: {found}",
+                f"{path}: {format_subject(authority)} cannot verify certificates behind a proxy: {found}",
                 "give one with a P-256, P-384, P-521 or RSA (2048 bits or more) key and no critical extensions "
                 "such as certificatePolicies",
             )

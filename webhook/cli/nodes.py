@@ -12,7 +12,7 @@ from webhook.cli.options.command_group import WIDE, format_document, output_opti
 from webhook.cli.options.server_options import print_repeatedly, watch_option
 from webhook.commands.pages.nodes_page import format_nodes
 from webhook.core.reporting.node_document import NodeDocument
-from webhook.errors import NoSuchNodeError, UserError
+from webhook.errors import UNREADABLE_JSON, NoSuchNodeError, UserError
 from webhook.support.kubeconfig import Kubeconfig
 
 
@@ -69,7 +69,7 @@ async def _read(ports: ExtenderPorts, path: str) -> tuple[str, NodeDocument]:
     name, body = await ports.read_first(path)
     try:
         return name, msgspec.json.decode(body, type=NodeDocument)
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         raise UserError(
             f"{name}: answers, but not as Podgate's extender",
             "give --extender the URL of the decision port (--decision-listen) of podgate extender",

@@ -15,7 +15,7 @@ from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy_fields import Mode
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord, merge_records
-from webhook.errors import UserError
+from webhook.errors import UNREADABLE_JSON, UserError
 from webhook.operations.server_discovery import ServerLocation, open_leader
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -89,7 +89,7 @@ class ExtenderRecords:
 def _decode(body: bytes, name: str) -> tuple[SchedulingRecord, ...]:
     try:
         return _page.decode(body).records
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise UserError(
             f"{name}: answers, but not as Podgate's extender: {error}",
             "give --extender the URL of the decision port (--decision-listen) of podgate extender",

@@ -18,7 +18,7 @@ from webhook.commands.clients.record_sources import FileRecords, RecordsQuery
 from webhook.core.installation.objects import ObjectReference
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.errors import UserError
+from webhook.errors import UNREADABLE_JSON, UserError
 from webhook.operations.decision_port import open_decision_port
 from webhook.operations.server_discovery import ServerLocation
 from webhook.replay.engine import Replay
@@ -154,7 +154,7 @@ def _decode_text(encoded: bytes) -> str:
     """Return a JSON string, "" if it is none; the event's own error is reported with its line."""
     try:
         return msgspec.json.decode(encoded, type=str)
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         return ""
 
 

@@ -45,6 +45,16 @@ def test_yaml_has_sources_as_comments_behind_the_values() -> None:
     assert 'spot: "no" # line 10' in lines
 
 
+def test_fields_that_need_the_load_of_nodes_are_not_rendered_without_a_source() -> None:
+    """The built-in values would be an error of the rendered document."""
+    document = DOCUMENT + "  scheduling: {numa: Required}\n"
+    sourced = render(document.encode())
+    assert sourced is not None
+    assert strip_sources(sourced)["services"][0]["scheduling"].keys().isdisjoint({"hot", "pressure", "whenUnknown"})
+    text = "\n".join(format_yaml_lines(sourced))
+    assert load_effective(text.encode(), None).policy == load_effective(document.encode(), None).policy
+
+
 def test_unknown_service_is_rendered_as_none() -> None:
     assert render(DOCUMENT.encode(), "ledger") is None
 

@@ -12,6 +12,7 @@ from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.requests import ApiError, send_request
 from webhook.core.groups.completeness import Size
 from webhook.core.policy_fields import GroupSource
+from webhook.errors import UNREADABLE_JSON
 
 _REQUEST_SECONDS = 5.0
 _EXCLUSIVE, _BY_NODE_SELECTOR = (f"alpha.jobset.sigs.k8s.io/{key}" for key in ("exclusive-topology", "node-selector"))
@@ -112,7 +113,7 @@ class GroupObjectReader:
                     right = f"get {kind.resource}.{kind.group} in all namespaces"
                     return Size(problem=f"its {shown} cannot be read: {error.describe(right)}")
                 gone = True
-            except msgspec.MsgspecError as error:
+            except UNREADABLE_JSON as error:
                 return Size(problem=f"its {shown} is not understood: {error}")
             else:
                 return Size(found.pods, found.problem and f"its {shown} {found.problem}")

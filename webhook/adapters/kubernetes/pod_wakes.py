@@ -25,7 +25,7 @@ from webhook.adapters.kubernetes.api.requests import (
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.core.document.configmap import NAMESPACE, ConfigMap
 from webhook.core.scheduling.unschedulable_pods import WOKEN_AT, PodReference
-from webhook.errors import SchedulerWakeError
+from webhook.errors import UNREADABLE_JSON, SchedulerWakeError
 from webhook.ports import WatchReports
 from webhook.ports.scheduling import PodWakeHandler
 
@@ -145,7 +145,7 @@ def _read_pods(text: str) -> tuple[PodReference, ...]:
     """Return the Pods of a request; none of one that is not understood: the extender then wakes all itself."""
     try:
         found = msgspec.json.decode(text, type=_Request).pods[:PODS_MAX]
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         return ()
     return tuple(pod for pod in found if _NAMESPACE.fullmatch(pod.namespace) and _NAME.fullmatch(pod.name))
 

@@ -15,7 +15,7 @@ from webhook.adapters.kubernetes.api.requests import (
     send_request,
 )
 from webhook.core.webhook_configurations import NAMES, ConfigurationName, OutdatedConfiguration
-from webhook.errors import WebhookConfigurationError
+from webhook.errors import UNREADABLE_JSON, WebhookConfigurationError
 
 FIELD_MANAGER = "podgate-webhooks"
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -56,7 +56,7 @@ class WebhookConfigurations:
         try:
             body = await send_request(self._client, "GET", _path(name), self._request_seconds)
             return msgspec.json.decode(body, type=dict[str, Any])
-        except msgspec.MsgspecError as error:
+        except UNREADABLE_JSON as error:
             raise _make_error("read", name, GarbledError(str(error))) from error
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:

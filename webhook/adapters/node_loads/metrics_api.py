@@ -10,7 +10,7 @@ from webhook.core.kubernetes.pod import Amounts
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy_fields.nodes import Nodes
 from webhook.core.scheduling.measured_load import Decay, NodeLoad
-from webhook.errors import LoadSourceError
+from webhook.errors import UNREADABLE_JSON, LoadSourceError
 from webhook.support.slices import slices
 
 _SLICE = 100
@@ -57,7 +57,7 @@ class MetricsApiLoads:
         unread: dict[str, str] = {}
         try:
             found = msgspec.json.decode(body, type=_NodeMetricsList).items or []
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE_JSON as error:
             raise LoadSourceError(f"{self.name}: not understood: {error}") from error
         number = 0
         async for items in slices(found, _SLICE):
@@ -65,7 +65,7 @@ class MetricsApiLoads:
                 try:
                     metrics = msgspec.json.decode(item, type=_NodeMetrics)
                     loads[metrics.metadata.name] = self._average(metrics)
-                except ValueError as error:  # ValidationError is a ValueError
+                except (ValueError, *UNREADABLE_JSON) as error:
                     unread[_find_name(item) or f"items[{number}]"] = str(error)
                 number += 1
         self._loads, self.unread = loads, unread
@@ -106,6 +106,9 @@ class MetricsApiLoads:
 
 def _find_name(item: msgspec.Raw) -> str:
     """Return the name of an item that cannot be decoded, "" if it has none."""
-    document = msgspec.json.decode(item)
+    try:
+        document = msgspec.json.decode(item)
+    except UNREADABLE_JSON:
+        return ""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""

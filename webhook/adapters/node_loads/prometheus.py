@@ -1,6 +1,7 @@
 """PrometheusLoads: the load of nodes from the HTTP API of a Prometheus."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
@@ -14,6 +15,8 @@ from webhook.errors import LoadSourceError
 _TIMEOUT_SECONDS = 5.0
 _US = 1_000_000
 _VALUE_CHARACTERS_MAX = 40
+_VALUE_MAX = 1e100
+"""No node has so much of anything, and sums of squares of a larger one are infinite."""
 _NEEDED = frozenset({"cpu", "memory", "freshness"})
 """Signals of which NaN is a fault. A latency or a pressure may be a quotient of nothing by nothing."""
 
@@ -134,8 +137,9 @@ def _keep_largest(found: dict[str, float], node: str, value: float | None) -> No
 
 
 def _parse_number(text: str) -> float:
-    """Return a sample value; one that is not a number is NaN, which no average takes in."""
+    """Return a sample value; one that is no number, or too large to compute with, is NaN, which no average takes in."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        return float("nan")
+        return math.nan
+    return value if value <= _VALUE_MAX else math.nan

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
-from webhook.errors import UserError
+from webhook.errors import UNREADABLE_JSON, UserError
 
 PAGE_MAX = 1_000
 _AGAIN_SECONDS = 2.0
@@ -67,7 +67,7 @@ class DecisionClient:
         given = {name: text for name, text in parameters.items() if text}
         try:
             return _page.decode(await self._get(f"/api/v1/decisions?{urlencode(given)}"))
-        except msgspec.MsgspecError:
+        except UNREADABLE_JSON:
             raise UserError(
                 f"{self._name}: answers, but not as Podgate's decision port",
                 "give --server the URL of the decision port (--decision-listen) of podgate serve",

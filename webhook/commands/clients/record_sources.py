@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.errors import NoSuchPageError, UserError
+from webhook.errors import UNREADABLE_JSON, NoSuchPageError, UserError
 from webhook.support.input_files import read_content
 
 _LIMIT = 500
@@ -78,7 +78,7 @@ def _read(path: Path) -> tuple[DecisionRecord, ...]:
             continue
         try:
             found.append(_decision.decode(line))
-        except msgspec.MsgspecError as error:
+        except UNREADABLE_JSON as error:
             raise UserError(f"{path}:{number}: no decision record: {error}", _REMEDY) from None
     return tuple(found)
 
@@ -89,7 +89,7 @@ _REMEDY = "give what podgate decisions -o json prints"
 def _decode_page(raw: bytes, path: Path) -> tuple[DecisionRecord, ...]:
     try:
         return _page.decode(raw).decisions
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         raise UserError(f"{path}: no decision records: {error}", _REMEDY) from None
 
 
@@ -107,7 +107,7 @@ class ServerRecords:
         body = await self._get(f"/api/v1/decisions?{urlencode(parameters)}")
         try:
             page = _page.decode(body)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE_JSON as error:
             raise UserError(
                 f"{self._name}: answers, but not as Podgate's decision port: {error}",
                 "give --server the URL of the decision port (--decision-listen) of podgate serve",

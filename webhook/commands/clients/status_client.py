@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.core.reporting.queue_document import QueueDocument
 from webhook.core.reporting.status import CONTROLLER
-from webhook.errors import NoSuchPageError, NoSuchServiceError, UserError
+from webhook.errors import UNREADABLE_JSON, NoSuchPageError, NoSuchServiceError, UserError
 from webhook.support.input_files import read_bounded
 from webhook.support.redaction import mask
 
@@ -38,7 +38,7 @@ def parse_queue(body: bytes, server: str) -> QueueDocument:
     """Return the queue document of a process; UserError for anything else."""
     try:
         return msgspec.json.decode(body, type=QueueDocument)
-    except msgspec.MsgspecError:
+    except UNREADABLE_JSON:
         raise UserError(f"{server}/queue answers, but not as Podgate does", _PLAIN_PORT) from None
 
 

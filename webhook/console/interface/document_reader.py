@@ -17,7 +17,7 @@ from webhook.core.console_views.recent_denials import MINUTES, DeniedPage, Recen
 from webhook.core.console_views.status_document import QueueLine, ServerPage
 from webhook.core.diagnosis import Report
 from webhook.core.lru_cache import LruCache
-from webhook.errors import UserError
+from webhook.errors import UNREADABLE_JSON, UserError
 
 _FRESH_SECONDS = 1.0
 _REST_FACTOR = 9
@@ -152,7 +152,7 @@ class DocumentReader:
         plain = self.ports.plain
         try:
             return msgspec.json.decode(await plain.get("/status"), type=ServerPage)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE_JSON as error:
             text = f"{plain.name}/status answers, but not as a server of Podgate of this version: {error}"
             raise UserError(text, _PLAIN_REMEDY) from None
 
@@ -179,7 +179,7 @@ class DocumentReader:
         problem = ""
         try:
             problem = await self._add_denials(port)
-        except (UserError, msgspec.MsgspecError) as error:
+        except (UserError, *UNREADABLE_JSON) as error:
             problem = f"decisions cannot be read: {' '.join(str(error).split())}"
         return DenialCounts(self._denials.list_counts(self.now_us()), problem)
 

@@ -16,7 +16,7 @@ from webhook.core.console_views.refusals import RecordPage, ServiceRecords
 from webhook.core.diagnosis import Report
 from webhook.core.reporting.node_document import NodeDocument
 from webhook.core.reporting.queue_document import QueueDocument
-from webhook.errors import UserError
+from webhook.errors import UNREADABLE_JSON, UserError
 
 _NO_LEADER = "the process that releases Pods is not known here"
 _LEADER_REMEDY = "give --server the plain port of the leader, or start podgate console with a kubeconfig"
@@ -66,7 +66,7 @@ async def read_records(reader: DocumentReader, service: str) -> ServiceRecords:
             try:
                 body = await port.get(f"/api/v1/decisions?{query}")
                 found.append(msgspec.json.decode(body, type=RecordPage))
-            except (UserError, msgspec.MsgspecError) as error:
+            except (UserError, *UNREADABLE_JSON) as error:
                 return ServiceRecords(error=f"decisions cannot be read: {' '.join(str(error).split())}")
         denied, newest = found
         return ServiceRecords(denied, newest, denied.error or newest.error or "")
@@ -84,7 +84,7 @@ async def read_nodes(reader: DocumentReader, path: str) -> tuple[str, NodeDocume
         name, body = await extender(path)
         try:
             return name, msgspec.json.decode(body, type=NodeDocument)
-        except msgspec.MsgspecError:
+        except UNREADABLE_JSON:
             remedy = "give --extender the URL of the decision port (--decision-listen) of podgate extender"
             raise UserError(f"{name}: answers, but not as Podgate's extender", remedy) from None
 
@@ -127,7 +127,7 @@ async def _explain_by_records(port: ReadablePort, target: ExplainTarget) -> Expl
             return Explanation(None, _BY_RECORDS)
         body = await port.get(f"/api/v1/explain?{urlencode(asked)}")
         return Explanation(msgspec.json.decode(body, type=_ReportPage).report, _BY_RECORDS)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         remedy = "give --decisions the URL of the decision port (--decision-listen) of podgate serve"
         raise UserError(f"{port.name}: answers, but not as Podgate's decision port: {error}", remedy) from None
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from webhook.core.document.loading import load_effective
+from webhook.core.document.rules.scheduling import MEASURED
 from webhook.core.document.yaml.nodes import ExactNumber, Node, resolve_scalar
 from webhook.core.document.yaml.problems import Path, format_path
 from webhook.core.kubernetes.quantity import Number
@@ -50,6 +51,8 @@ def render(raw: bytes, service: str | None = None) -> SourcedValue | None:
     """
     effective = load_effective(raw, None)
     policy = msgspec.to_builtins(effective.policy, enc_hook=_encode_amount)
+    if policy["nodes"] is None:
+        _drop_measured(policy["services"])
     if service is None:
         return _join_sources(policy, effective.document)
     names = [entry["name"] for entry in policy["services"]]
@@ -57,6 +60,14 @@ def render(raw: bytes, service: str | None = None) -> SourcedValue | None:
         return None
     index = names.index(service)
     return _join_sources(policy["services"][index], effective.document.child("services").child(index))
+
+
+def _drop_measured(services: list[dict[str, Any]]) -> None:
+    """Remove the built-in values of fields that are an error where nothing measures the load of nodes."""
+    for service in services:
+        scheduling = service["scheduling"] or {}
+        for name in MEASURED:
+            scheduling.pop(name, None)
 
 
 def _encode_amount(value: object) -> float | str:

@@ -141,7 +141,7 @@ def decode_state(text: str | bytes) -> RolloutState:
     """Return the state that `encode_state` wrote. StateError: it is none."""
     try:
         state = _decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StateError(str(error)) from None
     for name, found in (("stable", state.stable), ("candidate", state.candidate)):
         is_hash = len(found) == _HASH_DIGITS and not set(found) - set("0123456789abcdef")

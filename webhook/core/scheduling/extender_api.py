@@ -83,7 +83,7 @@ def decode(body: bytes | msgspec.Raw, kind: type[_T]) -> _T:
     """Return a request. BadExtenderRequestError: it is not understood."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadExtenderRequestError(f"not a request of the extender API: {error}") from error
 
 

@@ -17,7 +17,8 @@ _POLICY, _SCOPE = "topologyManagerPolicy", "topologyManagerScope"
 _SINGLE, _BY_POD = "single-numa-node", "pod"
 _OLD_POLICIES = {"SingleNUMANodeContainerLevel": False, "SingleNUMANodePodLevel": True}
 """The deprecated field of older exporters: whether its policy is by Pod."""
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d{1,18}")
+"""Kubernetes limits no name of a zone, and Python the digits that it reads."""
 
 
 class _Resource(Struct, frozen=True):

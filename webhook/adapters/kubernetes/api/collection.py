@@ -10,6 +10,7 @@ from kubernetes_asyncio.client import ApiClient
 from webhook.adapters.kubernetes.api.objects import AnObject, Listed
 from webhook.adapters.kubernetes.api.requests import JSON, METADATA, METADATA_LIST, GarbledError, send_request
 from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, decode_list
+from webhook.errors import UNREADABLE_JSON
 
 _T = TypeVar("_T")
 
@@ -82,5 +83,5 @@ async def list_readable(
 def decode_object(text: bytes | msgspec.Raw, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE_JSON as error:
         raise GarbledError(f"not understood: {error}") from error

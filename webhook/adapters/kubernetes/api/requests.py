@@ -14,6 +14,7 @@ from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.config import ConfigException
 
 from webhook.adapters.kubernetes.api.objects import ApiStatus
+from webhook.errors import UNREADABLE_JSON
 from webhook.support.http_timeout import build_socket_timeouts
 from webhook.support.redaction import mask, mask_credentials
 
@@ -217,7 +218,7 @@ async def _read_refusal(response: aiohttp.ClientResponse, read: BodyReader) -> R
     try:
         status = msgspec.json.decode(await _read_body(read, _ERROR_BYTES_MAX), type=ApiStatus)
         message = status.message or status.reason
-    except (msgspec.MsgspecError, GarbledError):
+    except (GarbledError, *UNREADABLE_JSON):
         message = response.reason or ""  # such as a proxy's error page
     asked = response.headers.get("Retry-After", "")
     seconds = float(asked) if asked.isascii() and asked.isdigit() else 0.0

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct, field
 from webhook.adapters.kubernetes.api.field_faults import describe_fault
 from webhook.adapters.kubernetes.api.objects import AnObject, Listed, ListMetadata
 from webhook.adapters.kubernetes.api.requests import GarbledError
+from webhook.errors import UNREADABLE_JSON
 
 
 class UnreadObject(Struct, frozen=True):
@@ -51,14 +52,14 @@ def decode_list(
         return msgspec.json.decode(body, type=items), ()
     except msgspec.ValidationError:
         return _decode_one_by_one(body, item)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE_JSON as error:
         raise GarbledError(f"not understood: {error}") from error
 
 
 def _decode_one_by_one(body: bytes, item: type[AnObject]) -> tuple[Listed[AnObject], tuple[UnreadObject, ...]]:
     try:
         found = msgspec.json.decode(body, type=_RawList)
-    except msgspec.ValidationError as error:
+    except UNREADABLE_JSON as error:
         raise GarbledError(f"not understood: {error}") from error
     read: list[AnObject] = []
     unread: list[UnreadObject] = []
@@ -77,16 +78,22 @@ def decode_item(raw: Raw, item: type[AnObject]) -> AnObject | UnreadObject:
         return msgspec.json.decode(raw, type=item)
     except msgspec.ValidationError as error:
         identity = _decode_identity(raw, error)
-        reason = describe_fault(error, msgspec.json.decode(raw))
-        return UnreadObject(identity.shown_name, identity.uid, identity.resource_version, reason)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return UnreadObject(identity.shown_name, identity.uid, identity.resource_version, _describe_fault(error, raw))
+    except UNREADABLE_JSON as error:
         raise GarbledError(f"not understood: {error}") from error
+
+
+def _describe_fault(error: msgspec.ValidationError, raw: Raw) -> str:
+    try:
+        return describe_fault(error, msgspec.json.decode(raw))
+    except UNREADABLE_JSON as other:  # what follows the first fault is not even JSON
+        raise GarbledError(f"not understood: {other}") from other
 
 
 def _decode_identity(raw: Raw, cause: Exception) -> _Identity:
     try:
         return msgspec.json.decode(raw, type=_Identified).metadata
-    except msgspec.ValidationError:
+    except UNREADABLE_JSON:
         raise GarbledError(f"not understood, and without a name: {cause}") from cause
 
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def decode_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str, str]]:
-    """Return an object, and each field that was left out, with the reason. MsgspecError: nothing can be read."""
+    """Return an object, and each field that was left out, with the reason. UNREADABLE_JSON: nothing can be read."""
     try:
         return msgspec.json.decode(body, type=kind), {}
     except msgspec.ValidationError:
@@ -18,7 +18,7 @@ def decode_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str
 
 
 def decode_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, str]]:
-    """Return the objects of a list, and the fields left out of them. MsgspecError: it is no list."""
+    """Return the objects of a list, and the fields left out of them. UNREADABLE_JSON: it is no list."""
     found, lost = [], {}
     for item in msgspec.json.decode(body, type=_Items).items or ():
         try:

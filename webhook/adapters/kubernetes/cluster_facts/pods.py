@@ -21,6 +21,7 @@ from webhook.core.diagnosis.objects import (
 )
 from webhook.core.document.configmap import NAME, NAMESPACE, ConfigMap
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
+from webhook.errors import UNREADABLE_JSON
 
 _OBJECTS_MAX = "5000"
 _KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS}
@@ -143,7 +144,7 @@ class PodReader:
         except ApiError as error:
             if not error.is_absent:
                 self.reading.on_creation_failed(what, describe_right("get", path), error)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE_JSON as error:
             self.reading.unread[what] = f"cannot read it: {error}"
         else:
             self.reading.note_lost_fields(what, lost)
@@ -160,7 +161,7 @@ class PodReader:
         except ApiError as error:
             self.reading.on_creation_failed(what, describe_right("list", path), error)
             return None
-        except msgspec.MsgspecError as error:
+        except UNREADABLE_JSON as error:
             self.reading.unread[what] = f"cannot read it: {error}"
             return None
         self.reading.note_lost_fields(what, lost)

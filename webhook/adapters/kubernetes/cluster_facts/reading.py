@@ -25,6 +25,7 @@ from webhook.core.checks.objects import (
     ServiceObject,
 )
 from webhook.core.document.configmap import INSTALLATION, NAME, NAMESPACE, OVERRIDES, ConfigMap
+from webhook.errors import UNREADABLE_JSON
 
 SECONDS = 10.0
 _OBJECTS_MAX = "5000"
@@ -147,7 +148,7 @@ async def _read_list(client: ApiClient, reading: Reading, fact: str, read: _Read
         listed, lost = decode_items(body, read.kind)
     except ApiError as error:
         reading.on_creation_failed(fact, describe_right("list", read.path), error)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE_JSON as error:
         reading.unread[fact] = f"cannot read {read.path}: {error}"
     else:
         reading.values[fact] = listed

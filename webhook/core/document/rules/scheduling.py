@@ -14,9 +14,9 @@ _IN_OWN_POD = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:|/|$)")
 _PRESSURES = ("memory", "io")
 """Pressures with useful thresholds: `thresholds_are_meant` warns about any threshold of cpu."""
 _LOW = 0.3
-_MEASURED = ("hot", "pressure", "whenUnknown")
+MEASURED = ("hot", "pressure", "whenUnknown")
 """Fields of `scheduling` that read the load of nodes."""
-_DECIDING = (*_MEASURED, "numa", "score", "near")
+_DECIDING = (*MEASURED, "numa", "score", "near")
 _DECIDING_NOTHING: tuple[object, ...] = ({}, Numa.IGNORED, WhenUnknown.ADMIT)
 
 
@@ -52,7 +52,7 @@ def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
     if document.get("nodes") is not None:
         return
     for scheduling in document.select("services", "*", "scheduling"):
-        for name in _MEASURED:
+        for name in MEASURED:
             part = scheduling.get(name)
             if part is not None and not part.is_empty:
                 remedy = "add nodes with a source, such as nodes: {sources: [{metricsAPI: {}}]}, or remove it"
