@@ -117,6 +117,8 @@ controlplane-down: setup
 lock:
 	uv pip compile pyproject.toml --extra cel --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
 	echo setuptools | uv pip compile pyproject.toml - --extra cel --constraints requirements.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.serve.lock
+	$(MAKE) setup
+	$(BIN)/python -m tests.supply_chain.licenses
 
 # What the workflows in .github/workflows call.
 VERSION = $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
@@ -128,13 +130,10 @@ variables:
 	@echo "version=$(VERSION)"
 	@echo "epoch=$(EPOCH)"
 
-# The wheel, the source archive and checksums in dist/, from committed files only. The image contains the same wheel.
+# The wheel, its bill of materials, the source archive and checksums in dist/, from committed files only. The image
+# contains the same wheel.
 dist: setup
-	rm -rf .build/source && mkdir -p .build/source dist
-	git archive HEAD | tar -x -C .build/source
-	cd .build/source && umask 022 && SOURCE_DATE_EPOCH=$(EPOCH) $(CURDIR)/$(BIN)/pip wheel --quiet --disable-pip-version-check --no-cache-dir --no-deps --no-build-isolation --wheel-dir $(CURDIR)/dist .
-	cd .build/source && SOURCE_DATE_EPOCH=$(EPOCH) $(CURDIR)/$(BIN)/python -c "from setuptools.build_meta import build_sdist; build_sdist('$(CURDIR)/dist')" > /dev/null
-	cd dist && rm -f SHA256SUMS && sha256sum * > ../.build/SHA256SUMS && mv ../.build/SHA256SUMS .
+	@$(BIN)/python -m tests.supply_chain.archives dist
 
 # The bill of materials of an image whose file system is in the folder ROOT.
 dist/podgate.cdx.json: setup
@@ -152,8 +151,9 @@ release-check:
 	@test "$(TAG)" = "v$(VERSION)" || { echo "error: the tag is $(TAG), and pyproject.toml has version $(VERSION)" >&2; exit 1; }
 	@grep -q '^## \[$(VERSION)\] - ' CHANGELOG.md || { echo "error: CHANGELOG.md has no section [$(VERSION)] with a date" >&2; exit 1; }
 
-# With the changelog's section as its text.
+# With the changelog's section as its text. BUNDLE is the file with the provenance of dist/.
 release: release-check
+	if [ -n "$$BUNDLE" ]; then cp "$$BUNDLE" dist/podgate-$(VERSION).intoto.jsonl; fi
 	mkdir -p .build && sed -n '/^## \[$(VERSION)\]/,/^## \[/{/^## \[/d;p}' CHANGELOG.md > .build/notes.md
 	gh release create "$(TAG)" --verify-tag --title "Podgate $(VERSION)" --notes-file .build/notes.md dist/*
 

@@ -23,6 +23,8 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
+from tests.supply_chain.licenses import find_license, read_license
+
 OWN = "podgate"
 
 
@@ -55,7 +57,7 @@ def _python_packages(folder: Path, hashes: dict[tuple[str, str], str]) -> Iterat
     for package in distributions(path=[str(folder)]):
         assert isinstance(package, PathDistribution)
         name = canonicalize_name(package.name)
-        expression = package.metadata["License-Expression"]
+        expression = find_license(name).expression or read_license(package)
         yield Component(
             type=ComponentType.LIBRARY,
             name=name,

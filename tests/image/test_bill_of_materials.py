@@ -65,6 +65,12 @@ def test_every_installed_package_is_there(container: Container, components: dict
     assert installed == {purl for purl in components if purl.startswith("pkg:pypi/")}
 
 
+def test_every_python_package_has_a_license(components: dict[str, dict[str, Any]]) -> None:
+    assert [
+        purl for purl, each in components.items() if purl.startswith("pkg:pypi/") and not each.get("licenses")
+    ] == []
+
+
 def test_base_is_there(container: Container, components: dict[str, dict[str, Any]]) -> None:
     status = (container.root / "var/lib/dpkg/status").read_text()
     names = {re.match(r"pkg:deb/debian/([^@]+)@", purl) for purl in components}
