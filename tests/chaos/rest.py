@@ -15,6 +15,8 @@ _POLL_SECONDS = 1.0
 _STEADY = 3
 """In so many polls, one after another, nothing is missing."""
 TOUCH_AFTER_SECONDS, _TOUCH_EVERY_SECONDS = 90.0, 20.0
+_NUDGE_EVERY_SECONDS = 8.0
+_MERGE = "application/merge-patch+json"
 _APPS = "/apis/apps/v1"
 
 
@@ -37,22 +39,40 @@ def wait_for_rest(
 ) -> tuple[Found, float]:
     """Poll until nothing is missing for some seconds, or the time is over; return the last poll, and how long it took.
 
-    A controller of Kubernetes that failed often waits for minutes before it tries again: after a while, what is not
-    complete is touched.
+    Pods that wait for kwok are nudged. A controller of Kubernetes that failed often waits for minutes before it tries
+    again: after a while, what is not complete is touched.
     """
-    began, touched_at, steady = time.monotonic(), 0.0, 0
+    began, touched_at, nudged_at, steady = time.monotonic(), 0.0, 0.0, 0
     while True:
         found = look(lab, calls, workload, policy)
         waited = time.monotonic() - began
         steady = steady + 1 if not found.missing else 0
         if steady >= _STEADY or waited > timeout_seconds:
             return found, waited
+        if waited - nudged_at > _NUDGE_EVERY_SECONDS:
+            nudged_at = waited
+            for pod in filter(_waits_for_its_node, found.pods):
+                _nudge(calls, pod["metadata"]["namespace"], pod["metadata"]["name"])
         if waited > TOUCH_AFTER_SECONDS and waited - touched_at > _TOUCH_EVERY_SECONDS:
             touched_at = waited
             for kind, namespace, name in workload.sizes:
                 if any(line.startswith(f"{kind} {namespace}/{name}") for line in found.missing):
                     touch(kind, namespace, name)
         time.sleep(_POLL_SECONDS)
+
+
+def _waits_for_its_node(pod: Json) -> bool:
+    """Whether the next step is the kubelet's, which kwok simulates: it forgets Pods whose API server was away."""
+    metadata, phase = pod["metadata"], pod.get("status", {}).get("phase")
+    is_of_job = any(owner["kind"] == "Job" for owner in metadata.get("ownerReferences", ()))
+    has_node = bool(pod["spec"].get("nodeName"))
+    return has_node and (phase == "Pending" or "deletionTimestamp" in metadata or (phase == "Running" and is_of_job))
+
+
+def _nudge(calls: ApiCalls, namespace: str, name: str) -> None:
+    body = {"metadata": {"annotations": {"chaos/nudged": f"{time.time():.0f}"}}}
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    calls.ask("nudge", "Pod", namespace, name, "PATCH", path, body, _MERGE)
 
 
 def look(lab: Lab, calls: ApiCalls, workload: Workload, policy: str) -> Found:
