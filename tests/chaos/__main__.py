@@ -12,6 +12,7 @@ from tests.chaos.history import read_history
 from tests.chaos.judging import judge
 from tests.chaos.report import explain_kinds, format_schedule, summarize
 from tests.chaos.run import Drawn, Run
+from tests.chaos.trace import trace
 from tests.cluster.toolchain import BuildError
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +76,15 @@ def read(folder: Path) -> None:
     click.echo(summarize(history))
     for flaw in judge(history):
         click.echo(f"WRONG: {flaw}")
+
+
+@main.command("trace")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True))
+@click.argument("words")
+def trace_object(folder: Path, words: str) -> None:
+    """Print all that a history has of an object, by the beginning of its name or uid, between the faults."""
+    for line in trace(read_history(folder), words):
+        click.echo(line)
 
 
 def _choose(seed: int | None) -> int:
