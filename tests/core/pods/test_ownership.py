@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.controller.controller_simulation import START_US, compile_policy, format_moment, pod
-from webhook.core.kubernetes.pod import OwnerReference, Pod, PodStatus, SchedulingGate
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.pod import OwnerReference, Pod, PodCondition, PodStatus, SchedulingGate
 from webhook.core.pods.ownership import FOREVER_US, NOT_LIVE_US, OwnedPod, compute_end_us, find_ownership, ignores_label
 
 SERVICES = """
@@ -52,6 +53,29 @@ def test_label_of_a_service_that_cannot_own_the_pod_is_ignored(label: str) -> No
     elsewhere = pod("u", labels={LABEL: label}, namespace="elsewhere")
     assert find_owner(elsewhere) is None
     assert ignores_label(elsewhere, find_owned(elsewhere))
+
+
+def test_pod_that_may_have_waited_is_charged_again_as_of_its_scheduling_and_others_as_of_their_creation() -> None:
+    hour_us = 3_600_000_000
+    queue = "quota: {windows: [{window: 10s, hard: {pods: 9}}], whenExceeded: Queue, queue: {maxWait: 2h}}"
+    queueing = compile_policy(f"- name: web\n  match: {{namespaces: [shop]}}\n  {queue}\n")
+    created = pod("u")
+    created = replace(created, metadata=replace(created.metadata, creation_timestamp=format_moment(START_US)))
+    scheduled = PodCondition("PodScheduled", "True", last_transition_time=format_moment(START_US + hour_us))
+    released = replace(created, status=PodStatus(conditions=(scheduled,)))
+    gated = replace(created, spec=replace(created.spec, scheduling_gates=(SchedulingGate("podgate.io/quota"),)))
+
+    def find_charge_us(watched: Pod, policy: CompiledPolicy) -> int:
+        found = find_ownership(watched, policy, {})
+        assert found is not None
+        return found.created_at_us
+
+    assert [find_charge_us(watched, queueing) for watched in (gated, created, released)] == [
+        0,
+        START_US,
+        START_US + hour_us,
+    ]
+    assert find_charge_us(released, compile_policy(SERVICES)) == START_US
 
 
 def test_accepted_or_absent_label_is_not_ignored() -> None:

@@ -15,7 +15,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.groups.completeness import Size
 from webhook.core.groups.membership import GROUP_ANNOTATION, Membership
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.pods.ownership import OwnedPod, parse_moment_us
+from webhook.core.pods.ownership import OwnedPod, read_scheduled_us
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -69,7 +69,7 @@ class ReleasedGroups:
             self._key_of[uid] = key
             if pod.status.phase in _ENDED:
                 ended = _EndedMember(
-                    _read_scheduled_us(pod), membership.index, read_run(pod), pod.status.phase == "Succeeded"
+                    read_scheduled_us(pod), membership.index, read_run(pod), pod.status.phase == "Succeeded"
                 )
                 self._ended.setdefault(key, {})[uid] = ended
             else:
@@ -86,14 +86,6 @@ class ReleasedGroups:
                 del self._live[key]
         elif not ended:
             del self._ended[key]
-
-
-def _read_scheduled_us(pod: Pod) -> int:
-    """Return when a Pod was scheduled; 0 if it does not say so."""
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
-            return parse_moment_us(condition.last_transition_time)
-    return 0
 
 
 def build_group_facts(released: ReleasedGroups, find_size: Callable[[GroupKey], Size | None]) -> GroupFacts:

@@ -29,7 +29,8 @@ class OwnedPod(Struct, frozen=True, gc=False):
     """A Pod of a service. It is live up to `ends_at_us`, in microseconds since the Unix epoch.
 
     `is_sure`: the policy makes the service its owner; otherwise the store must know it. `is_labelled`: it has the
-    service's label. `created_at_us` is 0 if the Pod must not be charged later.
+    service's label. `created_at_us` is when it was charged, at its creation or its release from a queue; 0 if the Pod
+    must not be charged later.
     """
 
     service: str
@@ -82,11 +83,25 @@ def find_ownership(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping
         pod.metadata.name,
         _compute_cost(pod, compiled.counted[service.name]),
         NOT_LIVE_US if is_gated else compute_end_us(pod),
-        0 if is_gated else parse_moment_us(pod.metadata.creation_timestamp),
+        0 if is_gated else _find_charge_us(pod, compiled.plans.get(service.name)),
         is_sure=is_sure,
         is_labelled=is_labelled,
         team=find_team(service.quota, namespace_labels),
     )
+
+
+def _find_charge_us(pod: Pod, plan: CounterPlan | None) -> int:
+    """Return when a Pod without a gate was charged: at its creation, or, if it may have waited, when scheduled."""
+    created_us = parse_moment_us(pod.metadata.creation_timestamp)
+    return created_us if plan is None or plan.queue is None else max(created_us, read_scheduled_us(pod))
+
+
+def read_scheduled_us(pod: Pod) -> int:
+    """Return when a Pod was scheduled; 0 if it does not say so."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
+            return parse_moment_us(condition.last_transition_time)
+    return 0
 
 
 def ignores_label(pod: Pod, found: OwnedPod | None) -> bool:
