@@ -32,6 +32,8 @@ _SETS = (
     ("services", "*", "quota", "queue", "groups", "from"),
     ("services", "*", "breaker", "outcomes", "reporters"),
 )
+_STANZA_STEPS = 3
+"""From the document to a stanza of its services: each is selected once, however many paths lead through it."""
 
 
 def names_are_unique(document: DocumentPart) -> Iterator[Problem]:
@@ -48,8 +50,9 @@ def names_are_unique(document: DocumentPart) -> Iterator[Problem]:
 
 def nothing_is_listed_twice(document: DocumentPart) -> Iterator[Problem]:
     """`exemptions.usernames`, `match.namespaces` and the other lists of `_SETS`: refuse a repeated entry."""
+    stanzas = {path[:_STANZA_STEPS]: document.select(*path[:_STANZA_STEPS]) for path in _SETS}
     for path in _SETS:
-        for entries in document.select(*path):
+        for entries in document.select_in(stanzas[path[:_STANZA_STEPS]], *path[_STANZA_STEPS:]):
             seen: set[str] = set()
             listed = entries.items()
             for entry in listed if len(listed) > 1 else ():

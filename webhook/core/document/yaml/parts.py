@@ -81,7 +81,11 @@ class DocumentPart:
 
     def select(self, *keys: str) -> list["DocumentPart"]:
         """Return every valid part at a path; `*` matches each item of a list."""
-        parts = [self]
+        return self.select_in([self], *keys)
+
+    @staticmethod
+    def select_in(parts: "list[DocumentPart]", *keys: str) -> "list[DocumentPart]":
+        """Return every valid part at a path within some parts."""
         for key in keys:
             if key == "*":
                 parts = [item for part in parts for item in part.items()]
