@@ -92,6 +92,7 @@ soak: setup
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest tests/cluster/test_certificates.py -k "under_load or two_controllers"
 	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli tests/certs tests/controller tests/commands tests/fallback --ignore tests/core/admission/test_pairs.py --ignore tests/core/admission/test_document_pairs.py --ignore tests/fallback/test_fallback_bound.py
 	PODGATE_TEST_REDIS=all $(BIN)/pytest tests/app tests/cli/test_demo.py tests/cluster/test_shared_redis.py tests/commands/test_remote_server.py
+	PODGATE_TEST_SOAK=10800 $(BIN)/pytest -s tests/soak
 
 # `make bench BEFORE=REVISION` measures the server of another commit beside today's.
 bench: setup
