@@ -1,0 +1,168 @@
+"""The faults of a history as spans of time, by what they can do to the product."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from tests.chaos.checkers.log_lines import list_log_lines, parse_moment
+from tests.chaos.history import BEGAN, History
+
+NO_FAULT = "none"
+STORE_KINDS = frozenset({"redis", "sentinel"})
+"""Kinds of parts whose faults can take the store away."""
+SETTLE_SECONDS = 12.0
+"""A replica that owes nothing waits so long for the others after an outage: 10 s, and what a round takes."""
+NOTICE_SECONDS = 1.5
+"""A tick each second notices what no call has noticed."""
+API_KINDS = frozenset({"kube-apiserver", "etcd"})
+EXITED, NOT_RECORDED = "exited", "not-recorded"
+"""Kinds that nobody planned, as `history.Fault` says."""
+LATE_ANSWERS = "late answers"
+LATE_SECONDS = 2.0
+"""The deadline of a call that is late, and its wait in the server."""
+_LATE = ("store operation failed", "the store does not respond")
+_ANSWERS_AGAIN = "the store responds again"
+_FOREVER = float("inf")
+
+
+class FaultSpan(NamedTuple):
+    """A fault that had an effect. It ends at `ended`, infinity if the history does not say when."""
+
+    number: int
+    kind: str
+    parts: tuple[str, ...]
+    began: float
+    ended: float
+
+    def __str__(self) -> str:
+        return f"{self.kind} {'-'.join(self.parts)}".strip()
+
+    @property
+    def steps_clock(self) -> bool:
+        return "clock" in self.kind
+
+    @property
+    def ends_process(self) -> bool:
+        return any(word in self.kind for word in ("kill", "restart", "stop", "replace", "rollout"))
+
+
+class Faults:
+    """All faults of a history, in the order of their begin."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._parts = history.plan.parts
+        self.spans = sorted(_list_spans(history), key=lambda span: span.began)
+
+    def list_active(
+        self, begin: float, end: float, *, after: float = 0, of: Callable[[FaultSpan], bool] | None = None
+    ) -> list[FaultSpan]:
+        """Return the faults that overlap a time, or ended at most `after` seconds before it."""
+        return [
+            span
+            for span in self.spans
+            if span.began <= end and begin <= span.ended + after and (of is None or of(span))
+        ]
+
+    def describe(self, begin: float, end: float) -> str:
+        """Return the faults that were active, and else the newest that had ended."""
+        active = self.list_active(begin, end)
+        if active:
+            return f"fault active: {', '.join(map(str, active))}"
+        before = [span for span in self.spans if span.ended < begin]
+        if not before:
+            return "no fault"
+        newest = max(before, key=lambda span: span.ended)
+        return f"no fault ({newest} ended {begin - newest.ended:.1f} s before)"
+
+    def is_of(self, span: FaultSpan, kinds: Iterable[str]) -> bool:
+        """Return whether a fault is of a part of these kinds, or of a link of one."""
+        return any(self._parts.get(part, part) in kinds for part in span.parts)
+
+    def is_of_store(self, span: FaultSpan) -> bool:
+        """Return whether a fault can take the store away from a server, or change what it has."""
+        return span.kind == LATE_ANSWERS or span.kind.startswith("redis-") or self.is_of(span, STORE_KINDS)
+
+    def loses_data(self, span: FaultSpan) -> bool:
+        """Return whether the store may forget what it had acknowledged: also by a failover to a replica that lags."""
+        if any(word in span.kind for word in ("flush", "failover", "snapshot", "empty")) and "script" not in span.kind:
+            return True
+        return "sentinel" in self._parts.values() and self.is_of(span, STORE_KINDS)
+
+    def is_of_calls(self, span: FaultSpan) -> bool:
+        """Return whether a fault can keep the API server and the servers from each other, or the callers from both."""
+        return self.is_of(span, {"server", "kube-apiserver", "etcd", "webhook", "redis-and-server"}) or any(
+            word in span.kind for word in ("certificate", "token", "cut", "delay", "loss", "right")
+        )
+
+    @cached_property
+    def store_spans(self) -> Sequence[FaultSpan]:
+        """The faults of the store, each until all servers had settled."""
+        spans = [span for span in (*self.spans, *_list_late_answers(self._history)) if self.is_of_store(span)]
+        return [span._replace(ended=self._find_settled(span)) for span in spans]
+
+    def _find_settled(self, span: FaultSpan) -> float:
+        """Return when no server was in a fallback any more, as far as their statuses tell."""
+        if span.ended == _FOREVER:
+            return span.ended
+        latest = span.ended + SETTLE_SECONDS
+        servers = {part for part, kind in self._parts.items() if kind == "server"}
+        settled: set[str] = set()
+        for status in self._history.statuses:
+            store = status.document.get("store")
+            if status.part not in servers or not isinstance(store, dict) or status.at <= span.ended + NOTICE_SECONDS:
+                continue
+            if store.get("healthy") and not store.get("mode"):
+                settled.add(status.part)
+            else:
+                settled.discard(status.part)
+            if settled == servers:
+                return min(status.at, latest)
+        return latest
+
+    def list_store_spans(self, begin: float, end: float) -> list[FaultSpan]:
+        """Return the faults of the store that had an effect in a time."""
+        return [span for span in self.store_spans if span.began - NOTICE_SECONDS <= end and begin <= span.ended]
+
+
+def _list_spans(history: History) -> Iterable[FaultSpan]:
+    """Yield what the nemesis did, and what happened by itself: that has number 0."""
+    began = {fault.number: fault for fault in history.faults if fault.phase == BEGAN and fault.number}
+    ended = {fault.number: fault.at for fault in history.faults if fault.phase != BEGAN}
+    lasting = {planned.number for planned in history.plan.schedule if planned.until > planned.after}
+    for number, fault in began.items():
+        end = ended.get(number, _FOREVER if number in lasting else fault.at)
+        yield FaultSpan(number, fault.kind, fault.parts, fault.at, end)
+    for fault in history.faults:
+        if not fault.number and fault.kind == EXITED:
+            yield FaultSpan(0, fault.kind, fault.parts, fault.at - NOTICE_SECONDS, fault.at)
+
+
+def list_unrecorded(history: History) -> list[tuple[float, float]]:
+    """Return when writes of charges may be missing in a history."""
+    found: list[tuple[float, float]] = []
+    began: dict[tuple[str, ...], float] = {}
+    for fault in history.faults:
+        if fault.kind == NOT_RECORDED and fault.phase == BEGAN:
+            began[fault.parts] = fault.at
+        elif fault.kind == NOT_RECORDED and fault.parts in began:
+            found.append((began.pop(fault.parts), fault.at))
+    return [*found, *((at, _FOREVER) for at in began.values())]
+
+
+def _list_late_answers(history: History) -> Iterable[FaultSpan]:
+    """Yield when servers logged that the store answered too late: on a busy machine it does so without a fault."""
+    for part, kind in history.plan.parts.items():
+        began = 0.0
+        for line in list_log_lines(history.logs.get(part, "")) if kind == "server" else ():
+            message, at = line.get("msg", ""), parse_moment(str(line.get("time", "1970-01-01T00:00:00Z")))
+            if str(line.get("reason", "")).startswith("timeout") and any(text in message for text in _LATE):
+                if message.startswith(_LATE[0]):
+                    yield FaultSpan(0, LATE_ANSWERS, (part,), at - LATE_SECONDS, at)
+                else:
+                    began = began or at
+            elif message == _ANSWERS_AGAIN and began:
+                yield FaultSpan(0, LATE_ANSWERS, (part,), began - LATE_SECONDS, at)
+                began = 0.0
+        if began:
+            yield FaultSpan(0, LATE_ANSWERS, (part,), began - LATE_SECONDS, _FOREVER)
