@@ -46,6 +46,8 @@ class SwitchableStore(MemoryStore):
         self.others_requests: list[bool] = []
         self.on_acquire: Callable[[], None] = lambda: None
         """Called during an Acquire."""
+        self.on_acquired: Callable[[], None] = lambda: None
+        """Called before its answer arrives."""
         self.on_book: Callable[[], None] = lambda: None
         """Called with the first booking."""
         self.failure = ""
@@ -70,7 +72,9 @@ class SwitchableStore(MemoryStore):
             receipt = await super().acquire(request)
             self.charged_us = receipt.at_us if receipt.charged else 0
             raise NoStoreAnswerError("no answer within 50 ms", StoreFault.TIMEOUT, sent=True, charged_us=self.late)
-        return await super().acquire(request)
+        receipt = await super().acquire(request)
+        self.on_acquired()
+        return receipt
 
     def answer_late(self) -> None:
         """Let the answer to the last Acquire arrive; further ones are in time."""
@@ -144,9 +148,9 @@ class Simulation:
         timing = ReconcilerTiming(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, **paces)
         return StoreFallback(share.pop("inner", self.store), self.clock, reports, timing=timing, **share)
 
-    def sleep(self, seconds: int) -> None:
-        self.clock.us += seconds * SECOND_US
-        self.store._clock.us += seconds * SECOND_US  # type: ignore[attr-defined]
+    def sleep(self, seconds: float) -> None:
+        self.clock.us += int(seconds * SECOND_US)
+        self.store._clock.us += int(seconds * SECOND_US)  # type: ignore[attr-defined]
 
     async def ask(self, plan: CounterPlan = LOCAL, uid: str = "", **more: Any) -> Receipt:
         guard = more.pop("guard", self.guard)

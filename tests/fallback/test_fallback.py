@@ -596,6 +596,18 @@ async def test_denial_is_repeated_from_the_cache_until_a_refund(simulation: Simu
     assert simulation.cached == 1
 
 
+async def test_a_denial_that_arrives_late_is_not_repeated_after_its_moment(simulation: Simulation) -> None:
+    for uid in "abcd":
+        await simulation.ask(uid=uid)
+    simulation.sleep(64)
+    simulation.store.on_acquired = lambda: simulation.sleep(0.9)
+    assert (await simulation.ask()).free_at_us == simulation.store.now_us() + 100_000
+    simulation.store.on_acquired = lambda: None
+    simulation.sleep(0.2)
+    assert (await simulation.ask()).charged
+    assert simulation.cached == 0
+
+
 async def test_cached_denials_count_each_controller_for_the_breaker(simulation: Simulation) -> None:
     events = QuotaEventPlan(count=3, within_us=60 * SECOND_US, by_controller=True)
     breaker = BreakerPlan(False, None, None, events, SECOND_US, 1, SECOND_US)  # noqa: FBT003

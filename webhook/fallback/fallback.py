@@ -248,4 +248,4 @@ class StoreFallback:
         elif receipt.repeated:
             self._outage.recent.confirm(request, receipt.at_us)
         elif receipt.refused is DeniedBy.QUOTA:
-            self._denied.keep(request, receipt, self._clock.now_us())
+            self._denied.keep(request, receipt, self._clock.now_us(), max(0, self.now_us() - receipt.at_us))

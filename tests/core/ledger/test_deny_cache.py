@@ -43,6 +43,12 @@ def test_denial_is_cached_no_longer_than_its_free_at(cache: DenyCache) -> None:
     assert cache.find(acquire_request(), NOW_US + 1000) is None
 
 
+def test_a_late_answer_is_cached_no_longer_than_its_free_at(cache: DenyCache) -> None:
+    cache.keep(acquire_request(), replace(DENIED, free_at_us=STORE_US + 1000), NOW_US, late_us=400)
+    assert cache.find(acquire_request(), NOW_US + 599) is not None
+    assert cache.find(acquire_request(), NOW_US + 600) is None
+
+
 def test_denial_without_free_at_is_cached_for_one_second(cache: DenyCache) -> None:
     cache.keep(acquire_request(), replace(DENIED, free_at_us=None), NOW_US)
     assert cache.find(acquire_request(), NOW_US + SECOND_US - 1) is not None

@@ -44,8 +44,11 @@ class DenyCache:
             return None
         return entry.receipt if request.peek or self._is_counted(request, entry.receipt, now_us) else None
 
-    def keep(self, request: Acquire, receipt: Receipt, now_us: int) -> None:
-        """Cache the store's answer: an enforced denial by quota holds until the Pod could fit."""
+    def keep(self, request: Acquire, receipt: Receipt, now_us: int, late_us: int = 0) -> None:
+        """Cache the store's answer: an enforced denial by quota holds until the Pod could fit.
+
+        `late_us` is the age of the answer when it arrives.
+        """
         plan = request.plan
         if receipt.refused is not DeniedBy.QUOTA or request.peek or request.resize_from is not None:
             return
@@ -54,7 +57,7 @@ class DenyCache:
         self._count_event(request, receipt, now_us)
         until_us = now_us + DENIAL_US_MAX
         if receipt.free_at_us is not None:
-            until_us = min(until_us, now_us + receipt.free_at_us - receipt.at_us)
+            until_us = min(until_us, now_us - late_us + receipt.free_at_us - receipt.at_us)
         entries = self.entries.setdefault(plan.tag, {})
         if len(entries) >= ENTRIES_MAX:
             entries.clear()
