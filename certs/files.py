@@ -72,7 +72,7 @@ def read_key_pair(certificate: Path, key: Path) -> KeyPair:
 
 
 def read_certificates(path: Path) -> list[x509.Certificate]:
-    """Return every certificate of a PEM file, at least one, with extensions that can be read."""
+    """Return every certificate of a PEM file, at least one, with names and extensions that can be read."""
     try:
         found = x509.load_pem_x509_certificates(read(path))
     except ValueError:
@@ -86,6 +86,13 @@ def read_certificates(path: Path) -> list[x509.Certificate]:
             raise CertsError(
                 f"{path}: certificate {number} in it: its extensions cannot be read: {error}",
                 "issue it anew with valid extensions",
+            ) from None
+        try:
+            certificate.subject, certificate.issuer  # noqa: B018  as above
+        except (ValueError, TypeError) as error:
+            raise CertsError(
+                f"{path}: certificate {number} in it: its names cannot be read: {error}",
+                "issue it anew with valid names",
             ) from None
     return found
 

@@ -8,7 +8,7 @@ from cryptography.x509.oid import NameOID
 from webhook.authentication.identities import SPIFFE, CertificateField
 from webhook.authentication.reasons import AuthFailure, refuse
 
-UNREADABLE = (ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
+UNREADABLE = (ValueError, TypeError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
 """Raised by cryptography for certificates that OpenSSL accepts."""
 
 

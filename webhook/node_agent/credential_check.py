@@ -109,9 +109,11 @@ def check_token(text: bytes | str, audience: str, place: str, now: datetime) -> 
 
 def _load_chain(secret: Mapping[str, bytes], key: str, place: str) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificates(secret.get(key, b""))
-    except ValueError:
+        found = x509.load_pem_x509_certificates(secret.get(key, b""))
+        found[0].issuer  # noqa: B018  it is read only now
+    except (ValueError, TypeError):
         raise UserError(f"{place}: {key}: holds no certificate in PEM", _ISSUE) from None
+    return found
 
 
 def _load_key(secret: Mapping[str, bytes], place: str) -> PrivateKey:

@@ -152,12 +152,16 @@ def _make_certificate_fact(place: str, certificate: "x509.Certificate") -> Certi
 
 
 def _parse_certificates(text: bytes) -> Chain:
+    """Return certificates whose names can be read; none of others."""
     from cryptography import x509  # noqa: PLC0415  see above
 
     try:
-        return x509.load_pem_x509_certificates(text)
-    except ValueError:
+        found = x509.load_pem_x509_certificates(text)
+        for certificate in found:
+            certificate.subject, certificate.issuer  # noqa: B018  they are read only now
+    except (ValueError, TypeError):
         return ()
+    return found
 
 
 def _parse_claims(token: bytes) -> Json:
