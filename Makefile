@@ -9,7 +9,7 @@ RESULTS := .test-results
 # Without bytecode files, each of some thousand processes of a run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check chaos image-test soak bench bench-quick pictures lock controlplane-up controlplane-down
+.PHONY: setup demo test check chaos image-test soak fuzz bench bench-quick pictures lock controlplane-up controlplane-down
 .PHONY: variables dist sign release-check release canary canary-down
 setup: $(STAMP)
 
@@ -74,6 +74,7 @@ soak: setup
 	PODGATE_TEST_FLOOD=soak $(BIN)/pytest -s tests/server/test_flood.py
 	PODGATE_TEST_EXAMPLES=100000 $(BIN)/pytest tests/server/test_request_parser.py
 	PODGATE_TEST_FUZZ_SECONDS=1800 $(BIN)/pytest tests/server/test_fuzz.py
+	PODGATE_TEST_GUIDED_SECONDS=3600 $(BIN)/pytest -s tests/fuzz
 	PODGATE_TEST_COLLECTOR=yes $(BIN)/pytest tests/app/test_traces_serving.py tests/adapters/test_traces.py
 	PODGATE_TEST_TRIPS=200 $(BIN)/pytest -s tests/app/test_breakers_serving.py -k seen_by_the_other
 	PODGATE_TEST_KILLS=20 $(BIN)/pytest -s tests/cluster/test_controller_restarts.py -k churn
@@ -93,6 +94,11 @@ soak: setup
 	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli tests/certs tests/controller tests/commands tests/fallback --ignore tests/core/admission/test_pairs.py --ignore tests/core/admission/test_document_pairs.py --ignore tests/fallback/test_fallback_bound.py
 	PODGATE_TEST_REDIS=all $(BIN)/pytest tests/app tests/cli/test_demo.py tests/cluster/test_shared_redis.py tests/commands/test_remote_server.py
 	PODGATE_TEST_SOAK=10800 $(BIN)/pytest -s tests/soak
+
+# Each fuzz target under coverage guidance for its part of the time: `make fuzz SECONDS=60 TARGETS="tokens outcomes"`. What
+# it finds is kept in .test-results/fuzz; KEEP=--keep chooses the corpora in the repository anew.
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) $(KEEP) $(TARGETS)
 
 # `make bench BEFORE=REVISION` measures the server of another commit beside today's.
 bench: setup

@@ -4,28 +4,17 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import pytest
-from aiohttp.http import HttpProcessingError, HttpRequestParser
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import examples
+from tests.server.parsing import Forgetting, feed, make_limited_parser, open_parser, post
 from webhook.server import request_parser
-from webhook.server.header_limits import BoundedHeaders, MalformedRequest
-from webhook.server.http_messages import HttpRequest, RequestConnection, RequestHead
-from webhook.server.request_parser import RequestParser
+from webhook.server.header_limits import MalformedRequest
 
-BUFFER_BYTES = 64
-TOKEN = "Authorization: Bearer abc\r\n"
 LAST = "Accept-Encoding: gzip"
-
-
-def post(body: bytes, *headers: str, path: str = "/mutate?timeout=10s", length: str | None = None) -> bytes:
-    lines = "".join(f"{header}\r\n" for header in headers)
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length or len(body)}\r\n{TOKEN}{lines}\r\n"
-    return head.encode() + body
 
 
 SIZES = st.integers(min_value=0, max_value=300)
@@ -68,53 +57,11 @@ UNUSUAL = st.one_of(
 )
 
 
-class Protocol(RequestConnection):
-    """A connection that never pauses: the buffer of its bodies is not limited."""
-
-    def pause_reading(self) -> None: ...
-
-
-def open_parser(loop: asyncio.AbstractEventLoop) -> RequestParser:
-    """Return the parser of a new connection."""
-    protocol = Protocol(loop)
-    parser = HttpRequestParser(protocol, loop, BUFFER_BYTES, auto_decompress=False, max_msg_queue_size=1000)
-    return RequestParser(protocol, BoundedHeaders(parser), BUFFER_BYTES)
-
-
 @pytest.fixture(scope="module")
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop = asyncio.new_event_loop()
     yield loop
     loop.close()
-
-
-Summary = tuple[object, ...]
-
-
-def summary(request: HttpRequest | MalformedRequest) -> Summary:
-    if isinstance(request, MalformedRequest):
-        return (request,)
-    head, content = request.head, request.content
-    data = b"".join(iter(content.read_nowait, b"")) if request.body is None else request.body
-    headers = sorted((name.lower(), value) for name, value in head.headers.items() if name != "Content-Length")
-    length_bytes, traceparent = request.content_length, request.traceparent
-    return head.method, head.path, headers, head.keep_alive, traceparent, length_bytes, data, content.is_eof()
-
-
-def feed(parser: RequestParser, pieces: Sequence[bytes]) -> tuple[list[Summary], bool]:
-    """Return the requests in `pieces`, and whether the rest of the connection is not HTTP."""
-    found: list[Any] = []
-    ends = False
-    for piece in pieces:
-        try:
-            known = parser.recognize(piece)
-            more, ends = parser.feed_data(piece) if known is None else ([known], False)
-        except HttpProcessingError as error:
-            more, ends = [MalformedRequest(type(error).__name__)], True
-        found += more
-        if ends:
-            break
-    return [summary(request) for request in found], ends
 
 
 @examples(1000)
@@ -145,10 +92,6 @@ def split_request(request: bytes, after: int | None) -> list[bytes]:
         return [request]
     at = request.index(b"\r\n\r\n") + 4 + after
     return [request[:at], request[at:]]
-
-
-class Forgetting(dict[request_parser._Frame, RequestHead]):
-    def __setitem__(self, key: request_parser._Frame, head: RequestHead) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -281,12 +224,3 @@ def test_too_large_a_header_is_refused_however_it_arrives(
         assert isinstance(refused, MalformedRequest) is not accepted
         if isinstance(refused, MalformedRequest):
             assert refused == MalformedRequest("HeaderTooLargeError")
-
-
-def make_limited_parser(loop: asyncio.AbstractEventLoop) -> RequestParser:
-    """Return a parser with the limits of a connection, whose bodies are not limited."""
-    protocol = Protocol(loop)
-    parser = HttpRequestParser(
-        protocol, loop, 1 << 20, max_field_size=16 * 1024, max_headers=64, auto_decompress=False, max_msg_queue_size=32
-    )
-    return RequestParser(protocol, BoundedHeaders(parser), 1 << 20)

@@ -1,0 +1,26 @@
+"""One target under libFuzzer, in a process of its own: `python -m tests.fuzz.guided_process NAME OPTIONS FOLDERS`."""
+
+import sys
+
+import atheris
+
+from tests.fuzz.catalogue import load_target
+from tests.fuzz.mutators import mutate
+
+_WATCHED = ["webhook", "certs"]
+
+
+def main() -> None:
+    _, name, *options = sys.argv
+    with atheris.instrument_imports(include=_WATCHED):
+        target = load_target(name)
+
+    def change(data: bytes, size_max: int, seed: int) -> bytes:
+        return mutate(target, data, size_max, seed, lambda data: bytes(atheris.Mutate(data, size_max)))
+
+    atheris.Setup([sys.argv[0], *options], target.check, custom_mutator=change)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
