@@ -63,6 +63,7 @@ THREATS = [
     "Tokens guessed at a server's console",
     "Markup of a tenant in the console",
     "Many browsers at the console",
+    "Changed releases and dependencies",
 ]
 ROW = re.compile(r"^\| (?P<threat>[^|]+) \| (?P<answer>[^|]+) \| (?P<tests>[^|]*) \|$", re.MULTILINE)
 
@@ -78,6 +79,16 @@ def test_every_threat_has_an_answer_and_existing_tests() -> None:
             path, _, function = name.partition("::")
             source = (ROOT / path).read_text()
             assert re.search(rf"^(async )?def {re.escape(function)}\(", source, re.MULTILINE), name
+
+
+ASSET = re.compile(r"^\| (?P<asset>[^|]+) \| [^|]+ \| [^|]+ \| (?P<threats>[^|]+) \|$", re.MULTILINE)
+
+
+def test_every_asset_has_threats_of_the_table() -> None:
+    section = (ROOT / "SECURITY.md").read_text().partition("## Assets\n")[2].partition("\n## ")[0]
+    rows = [row for row in ASSET.finditer(section) if row["asset"] != "asset"]
+    assert len(rows) >= 10
+    assert {threat for row in rows for threat in row["threats"].split("; ")} - set(THREATS) == set()
 
 
 def test_every_linked_page_exists() -> None:

@@ -13,8 +13,10 @@ from tests.workflows.programs import actionlint
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 RIGHTS = {
+    "codeql": {"security-events"},
     "image": {"packages", "id-token", "attestations"},
     "release": {"contents", "id-token", "attestations", "packages"},
+    "scorecard": {"security-events"},
 }
 """What jobs of a workflow may write."""
 
@@ -39,8 +41,8 @@ def complaints(*paths: Path) -> str:
     return done.stdout
 
 
-def test_there_are_workflows_for_test_image_release_and_canary() -> None:
-    assert [path.stem for path in WORKFLOWS] == ["canary", "image", "release", "test"]
+def test_there_is_a_workflow_for_each_purpose() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["canary", "codeql", "image", "release", "scorecard", "test"]
 
 
 def test_actionlint_finds_nothing() -> None:
