@@ -6,7 +6,7 @@ import click
 
 from tests.fuzz.catalogue import NAMES, load_target
 from tests.fuzz.corpus import BYTES_MAX, FOLDER, choose_entries, list_files, read_entries, write_entry
-from tests.fuzz.guided import WORK, run_guided
+from tests.fuzz.guided import FAILURES, WORK, run_guided
 
 KEPT = "found-"
 """Begin of the names of inputs that a defect was found with: they stay."""
@@ -29,7 +29,7 @@ def main(names: tuple[str, ...], seconds: float, *, keep: bool) -> None:
     for name in chosen if keep else ():
         keep_entries(name)
     if failed:
-        raise click.ClickException(f"{', '.join(failed)}: the inputs are in {WORK / 'failures'}")
+        raise click.ClickException(f"{', '.join(failed)}: the inputs are in {FAILURES}")
 
 
 def keep_entries(name: str) -> None:

@@ -13,6 +13,8 @@ from tests.fuzz.fuzzer import fetch_fuzzer
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".test-results" / "fuzz"
+FAILURES = WORK / "failures"
+"""The inputs that oracles refused."""
 _SIZE_MAX = 8192
 _INPUT_SECONDS_MAX = 20
 """For one input: a machine may be busy."""
@@ -42,13 +44,13 @@ class GuidedRun(NamedTuple):
 
 def run_guided(name: str, seconds: float) -> GuidedRun:
     """Run a target from its corpus and what earlier runs have found."""
-    found, failures = WORK / name, WORK / "failures"
-    failures.mkdir(parents=True, exist_ok=True)
+    found = WORK / name
+    FAILURES.mkdir(parents=True, exist_ok=True)
     for seed in load_target(name).list_seeds():
         write_entry(found, seed)
     options = (
         *(f"-max_total_time={round(seconds)}", f"-max_len={_SIZE_MAX}", f"-timeout={_INPUT_SECONDS_MAX}"),
-        *(f"-rss_limit_mb={_MEMORY_MB_MAX}", f"-artifact_prefix={failures}/{name}-", "-print_final_stats=1"),
+        *(f"-rss_limit_mb={_MEMORY_MB_MAX}", f"-artifact_prefix={FAILURES}/{name}-", "-print_final_stats=1"),
     )
     (FOLDER / name).mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "tests.fuzz.guided_process", name, *options, found, FOLDER / name]
