@@ -1,6 +1,7 @@
 """Plans: order, refused states, ways to run, rollouts, and removal."""
 
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from webhook.core.installation.plan import (
 from webhook.core.installation.record import InstallationRecord
 from webhook.operations.shipped_manifests import read_example_policy, read_manifest_files
 
+IMAGE = f"podgate:{version('podgate')}"
+"""The one that the manifests have: any other is kept, by name."""
 MEMORY = InstallationRecord("0", "memory", "own")
 NOTHING = LiveState(None, None, None)
 
@@ -30,7 +33,7 @@ def server(*arguments: str, managers: tuple[str, ...] = ("kubectl-client-side-ap
     """Return the Deployment of the servers, with a manager of fields for each name; podgate-install applies."""
     operations = {"podgate-install": "Apply"}
     entries = [{"manager": manager, "operation": operations.get(manager, "Update")} for manager in managers]
-    container = {"name": "podgate", "image": "podgate:0.1.0", "args": [*arguments]}
+    container = {"name": "podgate", "image": IMAGE, "args": [*arguments]}
     spec = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
     return {"metadata": {"name": "podgate", "managedFields": entries, **metadata}, "spec": spec}
 
