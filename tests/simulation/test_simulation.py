@@ -1,4 +1,4 @@
-"""Histories of the pure parts: fixed seeds, and a new one each time.
+"""Histories of the pure parts: fixed seeds, and a new one each time but in CI, where a failure is to be repeated.
 
 `make soak` runs them for PODGATE_TEST_SIMULATION seconds of CPU.
 """
@@ -35,7 +35,7 @@ def draw_seeds(drawn: str) -> Iterator[str]:
 
 
 def test_what_must_hold_does_in_new_histories() -> None:
-    drawn = SEED or secrets.token_hex(4)
+    drawn = SEED or ("1" if "CI" in os.environ else secrets.token_hex(4))
     print(f"\nPODGATE_TEST_SEED={drawn}")  # noqa: T201  pytest shows it with a failure
     speeds = explore(SIMULATIONS, draw_seeds(drawn), CPU_SECONDS or _SHORT_SECONDS)
     for name, speed in speeds.items():
