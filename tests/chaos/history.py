@@ -162,6 +162,8 @@ class Review(Struct, frozen=True):
     breaker_generation: int
     record: Mapping[str, Any]
     """The whole record as JSON."""
+    seen_at: float = 0.0
+    """When it was first read, by the harness's clock, mostly within two seconds: `at` is off while a clock is."""
 
 
 class ChargeWrite(Struct, frozen=True):

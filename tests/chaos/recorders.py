@@ -136,4 +136,5 @@ def build_review(part: str, record: Mapping[str, Any]) -> Review:
         breaker_state=breaker.get("state", ""),
         breaker_generation=breaker.get("generation", 0),
         record=record,
+        seen_at=time.time(),
     )
