@@ -67,6 +67,7 @@ soak: setup
 	PODGATE_TEST_SIMULATION=3600 $(BIN)/pytest -s tests/simulation
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/admission/test_pairs.py
 	PODGATE_TEST_EXAMPLES=20000 $(BIN)/pytest tests/core/admission/test_document_pairs.py
+	PODGATE_TEST_EXAMPLES=5000 $(BIN)/pytest tests/core/document/test_changed_services.py tests/policy_in_force/test_changed_policies.py
 	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/app/test_redis_serving.py -k stalled_redis
 	PODGATE_TEST_OUTAGES=50 $(BIN)/pytest -s tests/adapters/redis_store/test_outages.py tests/adapters/redis_store/test_partitions.py
 	PODGATE_TEST_FLAPPING=600 $(BIN)/pytest -s tests/adapters/redis_store/test_flapping.py

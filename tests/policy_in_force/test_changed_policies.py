@@ -1,5 +1,7 @@
 """A policy that differs in a few services from the one in force: only these are decoded and compiled anew."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,6 +106,41 @@ async def test_services_under_overrides_are_not_taken_for_those_of_the_document(
     assert current is not None
     assert under.plans["s3"] != current.plans["s3"]
     assert dict(current.plans) == dict(CompiledPolicy(load(write_policy("silver"), Purpose.SERVE).policy).plans)
+
+
+BREAKER = "  breaker: {quotaExceeded: {}}\n"
+GUARD = "breakerGuard: {maxOpenPercent: 50}\n"
+POOL = "pools: [{name: big, windows: [{window: 1h, hard: {pods: 100}}]}]\n"
+GUARANTEED = "  pool: big\n  guaranteed: {windows: [{window: 1h, hard: {pods: %d}}]}\n"
+
+
+def write_services(stanzas: Sequence[str], tail: str) -> bytes:
+    """Return a policy with one service for each entry of `stanzas`."""
+    listed = "".join(
+        f"- name: s{number}\n  match: {{namespaces: [n{number}]}}\n{own}" for number, own in enumerate(stanzas)
+    )
+    return f"{HEAD}services:\n{listed}{tail}".encode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "tail", "expected"),
+    [
+        ([*[BREAKER] * 7, "", ""], [*[BREAKER] * 8, ""], GUARD, [f"s{number}" for number in range(8)]),
+        ([GUARANTEED % 10, "  pool: big\n", "", ""], [GUARANTEED % 20, "  pool: big\n", "", ""], POOL, ["s0", "s1"]),
+    ],
+    ids=["breakerGuard", "guarantees"],
+)
+def test_a_kept_service_is_compiled_anew_if_something_else_counts_for_it(
+    before: Sequence[str], after: Sequence[str], tail: str, expected: Sequence[str], compiled: list[str]
+) -> None:
+    follower = Follower()
+    former = CompiledPolicy(follower.load(write_services(before, tail)))
+    loaded = follower.load(write_services(after, tail))
+    assert len(follower.new) == 1
+    compiled.clear()
+    parts = list(compile_services(loaded, former=former))
+    assert compiled == expected
+    assert parts == list(compile_services(loaded))
 
 
 def load_or_none(follower: Follower, raw: bytes) -> LoadedPolicy | None:

@@ -139,6 +139,24 @@ def test_a_document_for_another_purpose_is_checked_as_a_whole() -> None:
         follower.load(raw, Purpose.SERVE_ALONE)
 
 
+def test_a_document_near_the_limit_of_values_is_checked_as_a_whole(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = write_services(*MANY[:39], write_plain(39, "  slaClass: gold\n")).encode()
+    monkeypatch.setattr(changed_services, "DOCUMENT_NODES_MAX", 300)
+    assert follower.load(raw) == load_afresh(raw)
+    assert len(follower.new) == 40
+
+
+LABELLED = "  placement: {labels: {app: x}}\n"
+
+
+def write_selected(number: int, label: str, stanzas: str = "") -> str:
+    """Return a service for the Pods of namespace n0 that have a label."""
+    match = f"{{namespaces: [n0], podSelector: {{matchLabels: {{{label}: y}}}}}}"
+    return f"- name: s{number}\n  match: {match}\n{stanzas}"
+
+
 POOL = "pools: [{name: big, windows: [{window: 1h, hard: {pods: 100}}]}]\n"
 GUARANTEED = "  pool: big\n  guaranteed: {windows: [{window: 1h, hard: {pods: %d}}]}\n"
 
@@ -146,7 +164,7 @@ GUARANTEED = "  pool: big\n  guaranteed: {windows: [{window: 1h, hard: {pods: %d
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        ((MANY[0], "", MANY[1]), (MANY[0], MANY[0].replace("n0", "n9"), MANY[1]), "the name is already used"),
+        ((MANY[0], MANY[1]), (MANY[0], MANY[0].replace("n0", "n9"), MANY[1]), "the name is already used"),
         (
             (MANY[0], write_plain(1)),
             (MANY[0], "- name: s1\n  match: {namespaces: [n0]}\n"),
@@ -168,21 +186,13 @@ GUARANTEED = "  pool: big\n  guaranteed: {windows: [{window: 1h, hard: {pods: %d
             "services above match every Pod",
         ),
         (
-            (write_plain(0, "  placement: {labels: {app: x}}\n"), write_plain(1)),
-            (
-                write_plain(0, "  placement: {labels: {app: x}}\n"),
-                "- name: s1\n  match: {namespaces: [n0], podSelector: {matchLabels: {app: y}}}\n",
-            ),
+            (write_selected(0, "b", LABELLED), write_plain(1)),
+            (write_selected(0, "b", LABELLED), write_selected(1, "app")),
             "the podSelector in line .* reads it",
         ),
         (
-            (write_plain(0), "- name: s1\n  match: {namespaces: [n0], podSelector: {matchLabels: {app: y}}}\n"),
-            (
-                write_plain(0, "  placement: {labels: {app: x}}\n").replace(
-                    "]", "], podSelector: {matchLabels: {b: y}}"
-                ),
-                "- name: s1\n  match: {namespaces: [n0], podSelector: {matchLabels: {app: y}}}\n",
-            ),
+            (write_selected(0, "b"), write_selected(1, "app")),
+            (write_selected(0, "b", LABELLED), write_selected(1, "app")),
             "the podSelector in line .* reads it",
         ),
         (
@@ -198,7 +208,8 @@ def test_a_change_that_makes_an_unchanged_service_invalid_is_found(
     """Among many services that it does not concern."""
     others = [write_plain(number) for number in range(50, 60)]
     follower, raw = Follower(), (write_services(*after, *others) + POOL).encode()
-    load_next(follower, (write_services(*before, *others) + POOL).encode())
+    follower.load((write_services(*before, *others) + POOL).encode())
+    assert follower.facts is not None
     expected = load_afresh(raw)
     assert not isinstance(expected, LoadedPolicy)
     with pytest.raises(DocumentError, match=reason) as caught:
@@ -211,6 +222,17 @@ def test_a_text_of_several_lines_that_looks_like_a_service_is_none() -> None:
     odd = '- name: s0\n  match: {namespaces: [n0]}\n  placement: {annotations: {a: "\n- name: s1\n"}}\n'
     follower, raw = Follower(), write_services(odd, *MANY[2:]).encode()
     assert follower.load(raw) == load_afresh(raw)
+    assert follower.facts is None
+
+
+def test_a_text_that_looks_like_a_service_is_none_where_another_has_two() -> None:
+    """There are as many pieces as services, but not the same. A carriage return ends a line, too."""
+    odd = '- name: s0\n  match: {namespaces: [n0]}\n  placement: {annotations: {a: "\n- name: s1\n"}}\n'
+    two = "".join(MANY[2:4]).replace("\n", "\r").removesuffix("\r")
+    follower, raw = Follower(), f"{write_services(odd)}{two}\n{''.join(MANY[4:])}".encode()
+    loaded = follower.load(raw)
+    assert loaded == load_afresh(raw)
+    assert [service.name for service in loaded.policy.services[:3]] == ["s0", "s2", "s3"]
     assert follower.facts is None
 
 
