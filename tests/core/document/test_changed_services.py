@@ -217,19 +217,26 @@ def test_a_change_that_makes_an_unchanged_service_invalid_is_found(
     assert caught.value.problems == expected
 
 
-def test_a_text_of_several_lines_that_looks_like_a_service_is_none() -> None:
-    """In double quotes, lines may begin anywhere."""
-    odd = '- name: s0\n  match: {namespaces: [n0]}\n  placement: {annotations: {a: "\n- name: s1\n"}}\n'
-    follower, raw = Follower(), write_services(odd, *MANY[2:]).encode()
+ODD = '- name: s0\n  match: {namespaces: [n0]}\n  placement: {annotations: {a: "\n- name: s1"}}\n'
+"""In double quotes, a line may begin like a service."""
+
+
+def test_a_text_that_looks_like_a_service_is_none() -> None:
+    follower, raw = Follower(), write_services(ODD, *MANY[2:]).encode()
+    assert follower.load(raw) == load_afresh(raw)
+    assert follower.facts is None
+
+
+def test_a_new_text_that_looks_like_a_service_is_none(follower: Follower) -> None:
+    raw = write_services(ODD, *MANY[2:]).encode()
     assert follower.load(raw) == load_afresh(raw)
     assert follower.facts is None
 
 
 def test_a_text_that_looks_like_a_service_is_none_where_another_has_two() -> None:
     """There are as many pieces as services, but not the same. A carriage return ends a line, too."""
-    odd = '- name: s0\n  match: {namespaces: [n0]}\n  placement: {annotations: {a: "\n- name: s1\n"}}\n'
     two = "".join(MANY[2:4]).replace("\n", "\r").removesuffix("\r")
-    follower, raw = Follower(), f"{write_services(odd)}{two}\n{''.join(MANY[4:])}".encode()
+    follower, raw = Follower(), f"{write_services(ODD)}{two}\n{''.join(MANY[4:])}".encode()
     loaded = follower.load(raw)
     assert loaded == load_afresh(raw)
     assert [service.name for service in loaded.policy.services[:3]] == ["s0", "s2", "s3"]
