@@ -64,7 +64,7 @@ _envelope = msgspec.json.Decoder(_Envelope)
 def _decode(decoder: Decoder[T], raw: bytes | Raw, where: str) -> T:
     try:
         return decoder.decode(raw)
-    except RecursionError:
+    except RecursionError:  # at the interpreter's bound: docs/design/interpreter.md
         raise BadReviewError(f"{where}: nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadReviewError(f"{where}: {error}") from None
