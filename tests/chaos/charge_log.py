@@ -3,6 +3,7 @@
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -127,6 +128,7 @@ def build_write(at_us: int, part: str, role: str, client: str, written: re.Match
         windows=fields.get("windows"),
         source=str(fields.get("source") or ""),
         place=place.decode(errors="replace"),
+        seen_at=time.time(),
     )
 
 

@@ -167,7 +167,10 @@ class Review(Struct, frozen=True):
 
 
 class ChargeWrite(Struct, frozen=True):
-    """One write of a Pod's record by the script. Times are Redis' own, in microseconds since the Unix epoch."""
+    """One write of a Pod's record by the script. `..._us` are Redis' own times, in microseconds since the Unix epoch.
+
+    They jump while its clock is stepped, and `charges.jsonl` is in the order of `seen_at`.
+    """
 
     at_us: int
     part: str
@@ -189,6 +192,8 @@ class ChargeWrite(Struct, frozen=True):
     source: str
     place: str
     """NAMESPACE/NAME of the Pod."""
+    seen_at: float = 0.0
+    """When it was read, by the harness's clock, in seconds: within milliseconds, unless Redis was paused."""
 
 
 class RedisSnapshot(Struct, frozen=True):

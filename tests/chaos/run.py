@@ -110,7 +110,7 @@ class Run:
             acts=record.acts,
             audit=read_events(lab.plane.audit_folder, lab.plane.api_servers),
             reviews=sorted(record.reviews.values(), key=lambda review: review.at),
-            charges=sorted(record.charges, key=lambda write: write.at_us),
+            charges=sorted(record.charges, key=lambda write: write.seen_at),
             redis=record.redis,
             statuses=record.statuses,
             transitions=read_transitions(logs),

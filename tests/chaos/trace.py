@@ -57,7 +57,9 @@ def _list_decisions(history: History, meant: Meant) -> Iterator[TraceLine]:
             yield TraceLine(review.at, f"review of {review.replica}", text[:_TEXT_MAX])
     for write in history.charges:
         if write.role == "master" and meant.has(write.uid, write.place.rpartition("/")[2]):
-            yield TraceLine(write.at_us / 1e6, f"{write.part} for {write.client}", _format_charge(write, history))
+            yield TraceLine(
+                write.seen_at or write.at_us / 1e6, f"{write.part} for {write.client}", _format_charge(write, history)
+            )
 
 
 def _format_fault(fault: Fault) -> str:
