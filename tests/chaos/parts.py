@@ -92,9 +92,10 @@ class Part:
             self.process.stop(kill=True)
 
     def restart(self) -> None:
-        """End it in order, and start it again."""
+        """End it in order, unless it does not run, and start it again."""
         with self._lock:
-            self.process.stop(kill=False)
+            with contextlib.suppress(KeyError):
+                self.process.stop(kill=False)
             self.process.start()
 
     def start(self) -> None:
