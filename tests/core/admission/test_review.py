@@ -110,6 +110,14 @@ async def test_bad_body_is_refused_with_its_field_and_the_next_review_succeeds(n
     assert answer.decision.allowed
 
 
+async def test_name_of_a_tenant_in_an_error_is_printable() -> None:
+    container = {"name": "\x1b[2J", "resources": {"requests": {"cpu": "lots"}}}
+    limited = policy_of("- name: web\n  match: {namespaces: [shop]}\n  resources: {container: {max: {cpu: 4}}}\n")
+    with pytest.raises(BadReviewError) as error:
+        await Gate(limited).mutate(object=pod({"app": "web"}, containers=[container]))
+    assert "container \\x1b[2J: " in str(error.value)
+
+
 def test_error_message_truncates_the_values_that_it_quotes() -> None:
     with pytest.raises(BadReviewError) as error:
         decode(msgspec.json.encode({"apiVersion": "a" * 10**6, "kind": "b" * 10**6}))

@@ -172,7 +172,7 @@ def _ask(half: Half, data: bytes) -> Any:
     try:
         answer = _run(_interceptor.review(half, data))
     except (BadReviewError, UnknownNamespaceError) as error:
-        check_message(str(error).encode("ascii", "backslashreplace").decode().replace("\n", " "))
+        check_message(str(error))
         return None
     document = json.loads(answer.body)
     assert (document["apiVersion"], document["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")

@@ -22,6 +22,9 @@ T = TypeVar("T")
 class BadReviewError(Exception):
     """The body is not an AdmissionReview that can be evaluated; the message is safe to return to the caller."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(escape_line(message))  # it may quote a name that a tenant has chosen
+
 
 class GroupVersionResource(Struct, frozen=True, gc=False):
     group: str = ""
