@@ -18,7 +18,8 @@ with the CPU time of all, etcd and Redis; `waiting` measures what 10,000 Pods co
 released. `starts` measures a server until it is ready, and `idle` one without calls. `policies` puts a policy into
 force, and one that differs in a single service. `shares` measures the mutating call of a service with shares beside
 the same service without, and `deployments` both in a Deployment of 1,000 Pods on a real control plane. `scheduling`
-runs a real kube-scheduler without an extender, with one that passes all nodes, and with all rules.
+runs a real kube-scheduler without an extender, with one that passes all nodes, and with all rules. `scale`, which
+runs only if it is named, grows a cluster to 50,000 Pods, and `--pictures` writes docs/scale.md from it.
 """
 
 import argparse
@@ -46,10 +47,11 @@ from tests.bench import (
 )
 from tests.bench.acquires import acquires
 from tests.bench.apiserver import creation
-from tests.bench.page import fragments
+from tests.bench.page import fragments, scale
 from tests.bench.real_redis import REDIS, real_redis
 from tests.bench.releases import throughput as releases
 from tests.bench.releases import waiting
+from tests.bench.scale import growth
 from tests.bench.scheduling import throughput
 from tests.redis_servers import names
 
@@ -63,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only the most important figures, within a minute")
     parser.add_argument("--rounds", type=int, help="rounds of each comparison")
-    parser.add_argument("--only", choices=tuple(PARTS), help="one part")
+    parser.add_argument("--only", choices=(*PARTS, *ALONE), help="one part")
     parser.add_argument("--pods", type=int, default=PODS, help="acquires of one round")
     parser.add_argument("--redis", choices=names(), default=REDIS, help="server of the acquires")
     parser.add_argument("--watched", type=int, default=pods.WATCHED, help="Pods that the controller watches")
@@ -74,12 +76,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--quick takes neither --only nor --before")
     if chosen.pictures:
         fragments.write(results.read(chosen.pictures))
+        scale.write(results.read(chosen.pictures))
         return
     if chosen.quick:
         print("\n".join(quick.measure(chosen.rounds or QUICK_ROUNDS, QUICK_SECONDS)))
         return
-    for name, part in PARTS.items():
-        if chosen.only in (None, name):
+    for name, part in (PARTS | ALONE).items():
+        if chosen.only == name or (chosen.only is None and name in PARTS):
             print("\n".join(part(chosen)), flush=True)
 
 
@@ -155,6 +158,15 @@ def _measure_idle(chosen: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _measure_scale(_: argparse.Namespace) -> list[str]:
+    def on_step(line: str, figures: list[growth.Figures]) -> None:
+        print(line, flush=True)
+        results.record("scale", figures)
+
+    title, *_ = growth.measure(on_step=on_step)
+    return [title]
+
+
 def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
     return lambda chosen: full.measure(name, chosen.rounds or ROUNDS, chosen.before)
 
@@ -178,6 +190,8 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "starts": _starts,
     "idle": _measure_idle,
 }
+ALONE = {"scale": _measure_scale}
+"""Parts that run only if they are named: a quarter of an hour, and all of a machine."""
 """Returns the lines of the output, by part."""
 
 

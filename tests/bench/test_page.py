@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.bench.lineup import RATES, SERVICES
-from tests.bench.page import fragments
+from tests.bench.page import fragments, scale
 from tests.bench.page.capacity import Capacity
+from tests.bench.page.fleet import Fleet
 from tests.bench.page.pictures import pictures
 from tests.bench.page.rows import USUAL
 from tests.bench.page.svg import Chart, Line
@@ -31,7 +32,11 @@ MARKERS = (
     "starts",
     "idle",
     "capacity",
+    "fleet",
 )
+
+
+SCALE_MARKERS = ("source", "limits", "growth", "changes", "commands")
 
 
 def row(case: str, server: str = OWN, ratio: float = 2.0, **special: Any) -> dict[str, Any]:
@@ -46,6 +51,28 @@ def results(**parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         name: {"date": "2026-01-02", "machine": "a processor", "figures": {"rows": rows}}
         for name, rows in parts.items()
+    }
+
+
+def step(pods: int) -> dict[str, Any]:
+    """Return the figures of one step of a growing cluster."""
+    every = dict.fromkeys(("servers", "controller", "Redis", "kube-apiserver", "etcd"), 0.5)
+    start = {"seconds": 2.0, "cpu_s": 1.0, "rss_mib": 90.0, "peak_mib": 120.0}
+    swap = {"seconds": 1.5, "cpu_s": every, "stall_ms": every}
+    return {
+        "pods": pods,
+        "nodes": 5_000,
+        "services": 2_000,
+        "per_second": 150.0,
+        "cpu_s_per_1000": every,
+        "idle_ms_per_second": dict.fromkeys(every, 20.0),
+        "rss_mib": {"servers": 80.0, "controller": 100.0 + pods / 1000, "controller, peak": 130.0},
+        "redis_mib": 20.0 + pods / 1000,
+        "redis_connections": 12,
+        "lag_ms": {"median": 9.0, "longest": 30.0},
+        "swap": {"one service": swap, "all services": swap},
+        "start": {"servers": start, "controller": start},
+        "commands": {"status": {"cpu_s": 0.4, "seconds": 0.5, "bytes": 9}},
     }
 
 
@@ -88,6 +115,7 @@ def measured() -> dict[str, Any]:
     listed["deployments"] = [{"service": "with-shares", **dict.fromkeys(deployed, spread)}]
     common = {"date": "2026-01-02", "machine": "a processor"}
     shares = {"shares": {**common, "figures": {"calls": [call], "reviews": [review]}}}
+    shares["scale"] = {**common, "figures": [step(5_000), step(50_000)]}
     return (
         shares
         | {part: {**common, "figures": figures} for part, figures in listed.items()}
@@ -165,3 +193,40 @@ def test_capacity_follows_from_the_measured_costs(measured: dict[str, Any]) -> N
     assert capacity.per_replica == pytest.approx(0.6 * 0.8 * 1e6 / 300)
     assert capacity.render_table().splitlines()[-1] == "| 100,000 | 63 | 37.50 | 60 | 30.00 |"
     assert Capacity.from_results(results(servers=[row("both")])) is None
+
+
+def test_page_of_a_large_cluster_is_written_between_its_markers(measured: dict[str, Any], tmp_path: Path) -> None:
+    page = tmp_path / "scale.md"
+    page.write_text("".join(f"<!-- begin {name} -->\nold\n<!-- end {name} -->\n" for name in SCALE_MARKERS))
+    scale.write(measured, page)
+    text = page.read_text()
+    assert "\nold\n" not in text
+    assert "The controller holds 150 MiB, 1,049 bytes more for each further Pod" in text
+    assert "| 50,000 | 150 | 0.50 | 0.50 | 0.50 | 0.50 | 0.50 | 20 | 20 | 20 | 80/150 | 70 | 9.0 |" in text
+    assert "| 5,000 | 0.40 |" in text
+    for name in ("pods-cpu", "pods-memory", "pods-start"):
+        ET.parse(tmp_path / "pictures" / f"growth-{name}.svg")  # noqa: S314 - written by the code under test
+    scale.write({}, tmp_path / "none.md")
+    assert not (tmp_path / "none.md").exists()
+
+
+def test_page_of_a_large_cluster_in_the_tree_has_all_markers_and_pictures() -> None:
+    text = scale.PAGE.read_text()
+    assert all(f"<!-- begin {name} -->\n" in text and f"<!-- end {name} -->" in text for name in SCALE_MARKERS)
+    pictures_of = scale.PAGE.parent / "pictures"
+    assert all((pictures_of / f"growth-{name}.svg").is_file() for name in ("pods-cpu", "pods-memory", "pods-start"))
+
+
+def test_a_fleet_follows_from_what_one_cluster_costs(measured: dict[str, Any]) -> None:
+    fleet = Fleet.from_results(measured)
+    assert fleet is not None
+    assert (fleet.pod_us, fleet.idle_ms_per_second, fleet.connections) == (500.0, 20.0, 12)
+    assert fleet.bytes_per_pod == pytest.approx(2**20 / 1000)
+    assert fleet.bytes_per_service == pytest.approx(20 * 2**20 / 2_000)
+    assert fleet.compute_cores(100, 1_000) == pytest.approx(100 * (0.5 + 0.02))
+    assert fleet.compute_bytes(1, 10) == pytest.approx(70 * 2**20), "those that live"
+    assert fleet.compute_bytes(2, 100) == pytest.approx(2 * 380 * 2**20), "those of an hour"
+    assert fleet.count_shards(1, 10) == 1
+    assert fleet.count_shards(100, 1_000) == 104, "CPU"
+    assert fleet._line(100, 1_000)[:3] == ["100", "1,000", "52.00"]
+    assert Fleet.from_results({"scale": {"figures": [step(1)]}}) is None

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,6 +54,8 @@ class Installation:
     namespaces: Sequence[str] = ()
     program: Sequence[str | Path] = PODGATE
     """Arguments of Python in place of `-m webhook`."""
+    python: str | Path = sys.executable
+    """As in `Server.start`."""
     servers: list[Server] = field(default_factory=list)
     controllers: list[Server] = field(default_factory=list)
 
@@ -63,7 +66,8 @@ class Installation:
         name = f"podgate-{next(_numbers)}"
         server_flags = self.files.arguments()[2:]  # the policy comes from the cluster
         kubeconfig_flags = ("--kubeconfig", kubeconfig or self.kubeconfig())
-        server = Server.start(self.plane, name, *server_flags, *kubeconfig_flags, *arguments, program=self.program)
+        command = (*server_flags, *kubeconfig_flags, *arguments)
+        server = Server.start(self.plane, name, *command, program=self.program, python=self.python)
         self.servers.append(server)
         self.route()
         return server
@@ -104,9 +108,9 @@ class Installation:
             "127.0.0.1:0",
         )
         name = f"podgate-controller-{next(_numbers)}"
-        controller = Server.start(
-            self.plane, name, *controller_flags, *arguments, command="controller", program=self.program
-        )
+        flags = (*controller_flags, *arguments)
+        chosen = {"program": self.program, "python": self.python}
+        controller = Server.start(self.plane, name, *flags, command="controller", **chosen)
         self.controllers.append(controller)
         return controller
 

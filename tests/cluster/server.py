@@ -34,9 +34,10 @@ class Server:
         *arguments: str | Path,
         command: str = "serve",
         program: Sequence[str | Path] = PODGATE,
+        python: str | Path = sys.executable,
     ) -> Self:
-        """Start a process with these arguments, and wait until it listens."""
-        plane.processes.start(name, [sys.executable, *program, command, *arguments])
+        """Start a process with these arguments, and wait until it listens; a Path as `python` is not forked."""
+        plane.processes.start(name, [python, *program, command, *arguments])
 
         def find_listening_line() -> dict[str, Any] | None:
             for line in plane.log(name, 1000).splitlines():

@@ -1,10 +1,11 @@
 """Fragments of docs/performance.md that are generated from results, between markers, and its pictures."""
 
-import re
 from pathlib import Path
 
 from tests.bench.lineup import RATES
 from tests.bench.page.capacity import Capacity
+from tests.bench.page.fleet import Fleet
+from tests.bench.page.markers import insert_fragments
 from tests.bench.page.pictures import pictures
 from tests.bench.page.rows import USUAL, Json, pivot, ratio, render_table, row
 from tests.bench.servers import AIOHTTP, GO, GO_FULL, KOPF, OWN, OWN_MEMORY
@@ -20,13 +21,7 @@ _PEERS = (GO, GO_FULL, "controller-runtime", KOPF, AIOHTTP)
 
 def write(results: Json, page: Path = PAGE) -> None:
     """Write the fragments whose parts were measured, and the pictures."""
-    text = page.read_text()
-    for name, fragment in fragments(results).items():
-        marked = re.compile(f"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
-        if not marked.search(text):
-            raise SystemExit(f"error: {page}: no markers <!-- begin {name} --> and <!-- end {name} -->: add them")
-        text = marked.sub(lambda found, new=fragment: f"{found[1]}{new}\n{found[2]}", text)
-    page.write_text(text)
+    insert_fragments(page, fragments(results))
     (page.parent / "pictures").mkdir(exist_ok=True)
     for name, svg in pictures(results).items():
         (page.parent / "pictures" / f"growth-{name}.svg").write_text(svg)
@@ -34,7 +29,7 @@ def write(results: Json, page: Path = PAGE) -> None:
 
 def fragments(results: Json) -> dict[str, str]:
     """Return the text of each fragment whose parts were measured."""
-    capacity = Capacity.from_results(results)
+    capacity, fleet = Capacity.from_results(results), Fleet.from_results(results)
     found = {
         "source": _source(results),
         "costs": _costs(results) if "servers" in results else "",
@@ -52,12 +47,14 @@ def fragments(results: Json) -> dict[str, str]:
         "starts": _starts(results) if "starts" in results else "",
         "idle": _render_idle(results) if "idle" in results else "",
         "capacity": capacity.text() if capacity else "",
+        "fleet": fleet.text() if fleet else "",
     }
     return {name: text for name, text in found.items() if text}
 
 
 def _source(results: Json) -> str:
-    measured = sorted({(part["date"], part["machine"]) for part in results.values()})
+    parts = [part for name, part in results.items() if name != "scale"]  # it has a page of its own
+    measured = sorted({(part["date"], part["machine"]) for part in parts})
     return "\n".join(f"Measured on {date}: {machine}." for date, machine in measured)
 
 
