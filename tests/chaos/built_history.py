@@ -181,19 +181,17 @@ class BuiltHistory:
             )
         )
 
-    def move(
-        self, at: float, old: str, new: str, generation: int, service: str = "api", part: str = "server-1"
-    ) -> None:
+    def move(self, at: float, old: str, new: str, generation: int, service: str = "api", **given: str) -> None:
         self.transitions.append(
             Transition(
                 at=START + at,
-                part=part,
+                part=given.get("part", "server-1"),
                 message="breaker transition",
                 service=service,
                 variant="",
                 old=old,
                 new=new,
-                reason="reason",
+                reason=given.get("reason", "reason"),
                 generation=generation,
             )
         )

@@ -96,15 +96,16 @@ def test_a_life_of_a_breaker_has_no_violation() -> None:
     ("moves", "told"),
     [
         ([(10, "OPEN", "CLOSED", 2), (11, "CLOSED", "HALF_OPEN", 3)], "transition: CLOSED to HALF_OPEN (reason)"),
+        ([(10, "OPEN", "FORCED_CLOSED", 2, "openFor passed")], "transition: OPEN to FORCED_CLOSED (openFor passed)"),
         ([(10, "OPEN", "HALF_OPEN", 3)], "transition to generation 3: OPEN to HALF_OPEN in server-1"),
         ([(10, "OPEN", "HALF_OPEN", 2), (10, "OPEN", "HALF_OPEN", 2)], "expected generation 3 from HALF_OPEN"),
         ([(10, "HALF_OPEN", "CLOSED", 2)], "expected generation 2 from OPEN, told by one part"),
     ],
 )
-def test_a_transition_that_cannot_be_is_told(moves: list[tuple[float, str, str, int]], told: str) -> None:
+def test_a_transition_that_cannot_be_is_told(moves: list[Any], told: str) -> None:
     built = open_breaker()
-    for move in moves:
-        built.move(*move)
+    for at, old, new, generation, *reason in moves:
+        built.move(at, old, new, generation, reason=(reason or ["reason"])[0])
     assert any(told in line and line.startswith("breakers: api: ") for line in list_told(built)), list_told(built)
 
 

@@ -9,6 +9,7 @@ from tests.chaos.checkers.bounds import REBOOKED_SECONDS, list_ends
 from tests.chaos.checkers.counted import LimitKey, read_amount, read_seconds
 from tests.chaos.checkers.denials import StoredUse
 from tests.chaos.checkers.facts import Facts, has_gate
+from tests.chaos.checkers.faults import SETTLE_SECONDS
 from tests.chaos.checkers.judging import Judge
 from tests.chaos.history import End
 from webhook.core.findings import Code
@@ -113,9 +114,14 @@ def _check_records(facts: Facts, judge: Judge) -> None:
         )
 
 
+def _is_store_unsettled(facts: Facts, end: End) -> bool:
+    """Return whether a server may still be in a fallback: a fault of the store has ended only now."""
+    return bool(facts.faults.list_active(end.at - SETTLE_SECONDS, end.at, of=facts.faults.is_of_store))
+
+
 def _check_health(facts: Facts, judge: Judge, end: End) -> None:
     """At rest each server says that it is well."""
-    if not end.rested or facts.faults.list_store_spans(end.at - 1, end.at):
+    if not end.rested or _is_store_unsettled(facts, end):
         return
     for part, document in end.statuses.items():
         store = document.get("store") or {}
@@ -146,7 +152,7 @@ def _check_metrics(facts: Facts, judge: Judge, end: End) -> None:
         samples = parse_metrics(text)
         for name, wanted in (("podgate_store_up", 1.0), ("podgate_store_fallback", 0.0)):
             for (found, labels), value in samples.items():
-                if found == name and end.rested and not facts.faults.list_store_spans(end.at - 1, end.at):
+                if found == name and end.rested and not _is_store_unsettled(facts, end):
                     judge.expect(
                         holds=value == wanted,
                         of=f"metrics of {part}",

@@ -1,5 +1,7 @@
 """No Pod charged twice, none lost, and no refund without a reason."""
 
+from math import floor
+
 from tests.chaos.checkers.bounds import REBOOKED_SECONDS, list_ends
 from tests.chaos.checkers.counted import OWN_TIME_SECONDS, Counted
 from tests.chaos.checkers.facts import US, CreatedPod, Facts
@@ -53,14 +55,18 @@ def _was_lost_between(facts: Facts, uid: str) -> bool:
     """
     first, *others = facts.charges[uid]
     later = next((write for write in others if write.charged_us != first.charged_us), first)
-    losses = facts.faults.list_active(first.at_us / US, later.at_us / US, of=facts.faults.loses_data)
+    spans = facts.faults.list_store_spans(first.at_us / US, later.at_us / US)
+    losses = [span for span in spans if facts.faults.loses_data(span)]
     created = facts.created.get(uid)
-    return bool(losses) and (created is None or _is_own_time(facts, created, later.charged_us / US))
+    is_own = created is None or created.is_gated or facts.faults.has_clock_steps
+    is_own = is_own or (created is not None and _is_own_time(facts, created, later.charged_us / US))
+    return bool(losses) and is_own
 
 
 def _is_own_time(facts: Facts, created: CreatedPod, charged_at: float) -> bool:
     """Return whether a charge is of the time of its request, or as much later as Redis was when it carried it out."""
-    begin, latest = created.asked_at - OWN_TIME_SECONDS, created.answered_at + OWN_TIME_SECONDS
+    # Creation timestamps, by which the controller charges, are whole seconds.
+    begin, latest = floor(created.asked_at) - OWN_TIME_SECONDS, created.answered_at + OWN_TIME_SECONDS
     away = facts.faults.list_active(created.asked_at, created.answered_at, of=facts.faults.is_of_store)
     late = facts.faults.list_store_spans(created.asked_at, created.answered_at)
     ends = [span.ended + LATE_SECONDS for span in away] + [span.ended for span in late]
@@ -107,9 +113,8 @@ def _check_none_lost(facts: Facts, judge: Judge) -> None:
                     at=created.answered_at,
                 )
             continue
-        has_stepped = any(span.steps_clock for span in facts.faults.spans)
         judge.expect(
-            holds=_is_own_time(facts, created, charged_at) or has_stepped,
+            holds=_is_own_time(facts, created, charged_at) or facts.faults.has_clock_steps,
             of=str(created),
             field="charged at",
             value=f"{charged_at:.3f}",
@@ -143,6 +148,8 @@ def _check_returned(facts: Facts, judge: Judge) -> None:
     for uid, writes in facts.charges.items():
         if uid in facts.created or facts.find_charged_at(uid) is None:
             continue
+        if any(map(facts.faults.loses_data, facts.faults.list_store_spans(writes[-1].at_us / US, end.at))):
+            continue  # the charge may be gone, too
         reviews = facts.judged.get(uid, ())
         is_denied = bool(reviews) and all(review.decision == "Deny" for review in reviews)
         waited = end.at - max(writes[-1].at_us / US, max((span.ended for span in facts.faults.spans), default=0))

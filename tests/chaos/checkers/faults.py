@@ -54,6 +54,11 @@ class Faults:
         self._parts = history.plan.parts
         self.spans = sorted(_list_spans(history), key=lambda span: span.began)
 
+    @property
+    def has_clock_steps(self) -> bool:
+        """Whether a clock was stepped: then times of parts cannot be compared with each other."""
+        return any(span.steps_clock for span in self.spans)
+
     def list_active(
         self, begin: float, end: float, *, after: float = 0, of: Callable[[FaultSpan], bool] | None = None
     ) -> list[FaultSpan]:

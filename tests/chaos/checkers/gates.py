@@ -57,7 +57,8 @@ def _check_releases(facts: Facts, judge: Judge) -> None:
         if plan is None or not plan.limits or plan.queue is None:
             continue
         judge.expect(
-            holds=charged_at is not None and charged_at <= released_at + CHARGED_SECONDS,
+            holds=charged_at is not None
+            and (charged_at <= released_at + CHARGED_SECONDS or facts.faults.has_clock_steps),
             of=str(facts.created[uid]),
             field="charged at",
             value="never" if charged_at is None else f"{charged_at:.3f}",

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from tests.chaos.checkers.facts import US, Facts
 from tests.chaos.checkers.judging import Judge
+from tests.chaos.checkers.log_lines import format_moment, parse_moment
 from tests.chaos.history import DONE, Transition
 from webhook.core.breaker import BreakerPlan
 from webhook.core.findings import Code
@@ -14,6 +15,7 @@ REPORT = "report"
 TRIP_SECONDS = 2.5
 """After its last interval a trip is found by a tick: each second, 300 ms late, and a flush of 100 ms before."""
 EVENT_SECONDS = 1.5
+CLOCK_SECONDS = 0.05
 
 
 class Reported(NamedTuple):
@@ -66,6 +68,18 @@ def _check_error_trips(
             expected=f"at least {needed} within {span:.0f} s",
             at=trip.at,
         )
+        tripped_at = _find_tripped_at(facts, service, trip.at)
+        if tripped_at is not None:
+            first = tripped_at - (rule.consecutive - 1) * rule.interval_us / US
+            judge.expect(
+                holds=any(begin <= report.at <= first + CLOCK_SECONDS for report in reported if report.failed)
+                or bool(facts.faults.list_store_spans(begin, trip.at)),
+                of=service,
+                field="first failure before it opened",
+                value=format_moment(min((r.at for r in reported if r.failed and r.at >= begin), default=0)),
+                expected=f"by {format_moment(first)}: {rule.consecutive} intervals must fail",
+                at=trip.at,
+            )
     for begin, end in _list_failing(reported, rule.interval_us / US, rule.minimum):
         due = begin + span + 2 * rule.interval_us / US + TRIP_SECONDS
         if end < due - TRIP_SECONDS or facts.faults.list_active(begin - 1, due):
@@ -79,6 +93,17 @@ def _check_error_trips(
             at=due,
             since=begin,
         )
+
+
+def _find_tripped_at(facts: Facts, service: str, at: float) -> float | None:
+    """Return the exact moment of a trip that was logged at `at`, as statuses show it; None if none does."""
+    shown = {
+        parse_moment(str(row["breaker"]["trippedAt"]))
+        for status in facts.history.statuses
+        for row in status.document.get("services") or ()
+        if row["name"] == service and row.get("breaker") and row["breaker"].get("trippedAt")
+    }
+    return max((moment for moment in shown if at - TRIP_SECONDS <= moment <= at), default=None)
 
 
 def _is_tripped(facts: Facts, service: str, at: float) -> bool:

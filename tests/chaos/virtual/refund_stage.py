@@ -1,0 +1,129 @@
+"""Refunds: Pods that are admitted and created or not, a watch that breaks, and leaders that change."""
+
+from collections.abc import Sequence
+from random import Random
+
+from tests.chaos.history import History
+from tests.chaos.virtual.written import Written
+from tests.controller.controller_simulation import ControllerSimulation, UnreliableStore, pod
+from webhook.adapters.clocks import VirtualClock
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt
+
+SERVICES = """
+- name: web
+  match: {namespaces: [shop]}
+  quota: {windows: [{window: 24h, hard: {pods: 100000}}], standing: {hard: {pods: 100000}}}
+"""
+STEPS = 300
+REST_ROUNDS = 12
+SLOW_SECONDS = 40
+"""No request lives longer than a minute."""
+
+
+class RecordedStore(UnreliableStore):
+    """A store that writes what it charges and refunds."""
+
+    def __init__(self, clock: VirtualClock, written: Written) -> None:
+        super().__init__(clock)
+        self.written = written
+
+    async def acquire(self, request: Acquire) -> Receipt:
+        receipt = await super().acquire(request)
+        if receipt.charged:
+            self.written.add_charge(request.plan, request.uid, request.cost, receipt.at_us)
+        return receipt
+
+    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
+        count = await super().book(plan, bookings)
+        for booking in bookings:
+            self.written.add_charge(plan, booking.uid, booking.cost, booking.at_us)
+        return count
+
+    async def refund(self, plan: CounterPlan, uid: str) -> bool:
+        is_refunded = await super().refund(plan, uid)
+        self.written.add_refund(plan, uid)
+        return is_refunded
+
+
+class RefundStage:
+    """A simulated cluster and its controller. `play` returns the history."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)  # noqa: S311  the same history again
+        self.simulation = ControllerSimulation(SERVICES)
+        self.written = Written(self.simulation.clock, seed, SERVICES)
+        self.simulation.store = RecordedStore(self.simulation.clock, self.written)
+        self.simulation.change_leader()
+        self.made = self.leaders = 0
+        self.slow: list[tuple[float, Pod]] = []
+
+    async def play(self) -> History:
+        simulation = self.simulation
+        await simulation.run_all()
+        simulation.wait(60)
+        for _ in range(STEPS):
+            await self._act(self.random.random())
+            simulation.wait(self.random.choice((0.1, 1, 5)))
+            if self.slow and self.slow[0][0] < self.written.now - SLOW_SECONDS:
+                self._finish_slow()
+        self._finish_slow()
+        simulation.set_available(store=True, lookups=True)
+        for _ in range(REST_ROUNDS):
+            simulation.wait(61)
+            await simulation.run_all()
+        return self.written.finish([*simulation.cluster.pods.values()])
+
+    async def _act(self, draw: float) -> None:
+        simulation, uids = self.simulation, sorted(self.simulation.cluster.pods)
+        if draw < 0.25:
+            self._store(await self._admit())
+        elif draw < 0.35:
+            refused = await self._admit()
+            self.written.add_request("create", refused, 403)
+        elif draw < 0.4:
+            self.slow.append((self.written.now, await self._admit()))
+        elif draw < 0.45:
+            self._finish_slow()
+        elif draw < 0.55 and uids:
+            simulation.cluster.delete(self.random.choice(uids))
+        elif draw < 0.72:
+            await simulation.watch.step(simulation.tracker, self.random.randint(1, 6))
+        elif draw < 0.82:
+            await simulation.send_sightings()
+        elif draw < 0.94:
+            await simulation.refund()
+        else:
+            self._disturb(draw)
+
+    def _disturb(self, draw: float) -> None:
+        simulation = self.simulation
+        if draw < 0.95:
+            simulation.watch.cut()
+        elif draw < 0.965:
+            self._finish_slow()
+            simulation.wait(61)  # the watch stands still
+        elif draw < 0.99:
+            simulation.renew()
+        else:
+            self.leaders += 1
+            self.written.add_fault(self.leaders, "leader-change", "controller-1")
+            simulation.change_leader()
+
+    async def _admit(self) -> Pod:
+        """Charge a Pod, as the validating half does; it is not stored yet."""
+        self.made += 1
+        made = self.written.carry(pod(f"uid-{self.made}", labels={"app": "web"}), "web")
+        await self.simulation.admit(made)
+        return made
+
+    def _store(self, made: Pod, asked_at: float | None = None) -> None:
+        self.simulation.cluster.create(made)
+        stored = self.simulation.cluster.pods[made.metadata.uid]
+        self.written.add_request("create", stored, 201, decision="Admit", asked_at=asked_at)
+
+    def _finish_slow(self) -> None:
+        """Store the Pods whose other webhooks took long; no request lives longer than a minute."""
+        for asked_at, made in self.slow:
+            self._store(made, asked_at)
+        self.slow.clear()
