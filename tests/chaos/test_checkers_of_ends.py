@@ -64,6 +64,8 @@ def build_workload(slots: dict[int, str]) -> list[dict[str, Any]]:
 
 def test_shares_that_are_not_exact_are_told() -> None:
     built = BuiltHistory()
+    for slot in range(1, 6):
+        built.admit(f"p{slot}", 1, "split")
     exact = {1: "spot", 2: "spot", 3: "on-demand", 4: "spot", 5: "spot"}
     built.finish(60, pods=build_workload(exact))
     assert list_told(built) == []

@@ -55,7 +55,8 @@ def _check_chain(facts: Facts, judge: Judge, of: str, moves: Sequence[Transition
             expected="one of the table",
             at=move.at,
         )
-        if before is not None and not facts.faults.list_store_spans(before.at - LATE_SECONDS, move.at):
+        times = [move.at, move.at if before is None else before.at]
+        if before is not None and not facts.faults.list_store_spans(min(times) - LATE_SECONDS, max(times)):
             follows = move.generation == before.generation + 1 and move.old == before.new
             judge.expect(
                 holds=follows,

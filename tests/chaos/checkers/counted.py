@@ -68,11 +68,12 @@ class Counted:
         """Return when a Pod was counted; None if no server admitted it, or it waits."""
         charged_at = self._facts.find_charged_at(uid)
         if self.was_queued(uid):
-            return None if charged_at is None else (charged_at, charged_at)
+            is_timed = charged_at is not None and self._facts.is_timed(charged_at)
+            return (charged_at, charged_at) if charged_at is not None and is_timed else None
         if not self._facts.has_answer(uid):
             return None
         begin, end = created.asked_at - OWN_TIME_SECONDS, created.answered_at + OWN_TIME_SECONDS
-        if charged_at is not None and begin <= charged_at <= end:
+        if charged_at is not None and begin <= charged_at <= end and self._facts.is_timed(end):
             return charged_at, charged_at
         return created.asked_at, created.answered_at
 

@@ -30,7 +30,9 @@ def check_shares(facts: Facts, judge: Judge) -> None:
             by_owner[metadata["namespace"], owners[0]["kind"], owners[0]["name"], owners[0]["uid"]].append(document)
     for (namespace, kind, name, _), pods in by_owner.items():
         shares = _find_shares(facts, pods[0])
-        if shares is not None:
+        created = [facts.created[uid].asked_at for pod in pods if (uid := pod["metadata"]["uid"]) in facts.created]
+        # Under a fault slots may be guesses, and a scale-down deletes first what is not ready.
+        if shares is not None and created and not facts.faults.list_active(min(created) - 60, end.at):
             _check_owner(judge, f"{kind} {namespace}/{name}", kind, pods, shares, end.at)
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from tests.chaos.checkers.faults import Faults, list_unrecorded
 from tests.chaos.history import AuditEvent, ChargeWrite, History, Review
@@ -21,6 +22,8 @@ US = 1_000_000
 HASH_ANNOTATION = "podgate.io/policy-hash"
 QUEUE_GATE = "podgate.io/quota"
 _SOME_TIME = "2026-01-01T00:00:00Z"
+SEEN_SECONDS = 2.5
+"""A review is mostly seen within two seconds."""
 BUCKETS = 64
 """A charge leaves a window W at an age between W and W + W/64."""
 
@@ -75,7 +78,7 @@ class Facts:
     """A history, indexed."""
 
     def __init__(self, history: History) -> None:
-        self.history = history
+        self.history = replace(history, reviews=[time_review(review) for review in history.reviews])
         self.faults = Faults(history)
 
     @cached_property
@@ -204,8 +207,15 @@ class Facts:
         return found
 
     def is_recorded(self, begin: float, end: float) -> bool:
-        """Return whether all writes of charges in a time are known."""
-        return not any(since <= end and begin <= until for since, until in self._unrecorded)
+        """Return whether all writes of charges in a time are known, and their times."""
+        if any(since <= end and begin <= until for since, until in self._unrecorded):
+            return False
+        return self.is_timed(end)
+
+    def is_timed(self, at: float) -> bool:
+        """Return whether times of charges can be compared: after a step of Redis' clock, counters have their own."""
+        steps = [span for span in self.faults.spans if span.steps_clock and self.faults.is_of_store(span)]
+        return not any(span.began <= at for span in steps)
 
     @cached_property
     def _unrecorded(self) -> Sequence[tuple[float, float]]:
@@ -216,6 +226,13 @@ class Facts:
         """How many servers divide the limits while the store is away."""
         parts = sum(kind == "server" for kind in self.history.plan.parts.values())
         return int(self.history.plan.details.get("replicas", parts)) or 1
+
+
+def time_review(review: Review) -> Review:
+    """Return a review with the time at which it was seen, if its server's clock was off."""
+    if not review.seen_at or abs(review.seen_at - review.at) <= SEEN_SECONDS:
+        return review
+    return replace(review, at=review.seen_at - SEEN_SECONDS / 2)
 
 
 def compile_document(text: str, policy_hash: str) -> CompiledPolicy:

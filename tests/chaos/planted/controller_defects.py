@@ -8,7 +8,7 @@ DEFECTS = (
         "refunds",
         of("charges"),
         "webhook/controller/never_created_pods.py",
-        "            if absence is None or reached is None or reached.version < absence.version:\n"
+        "            if absence is None or not self._is_confirmed(absence):\n"
         "                continue\n"
         "            # Checked again: meanwhile the watch may have shown it, or restarted.\n"
         "            if self._may_be_absent(pod) and await",
