@@ -19,7 +19,8 @@ _SIZE_MAX = 8192
 _INPUT_SECONDS_MAX = 20
 """For one input: a machine may be busy."""
 _MEMORY_MB_MAX = 2048
-_ENDING_SECONDS = 300
+_ENDING_SECONDS = 1800
+"""To start and to end: a process at a low priority may wait long for a processor."""
 _TAIL_LINES = 40
 
 
@@ -55,15 +56,19 @@ def run_guided(name: str, seconds: float) -> GuidedRun:
     (FOLDER / name).mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "tests.fuzz.guided_process", name, *options, found, FOLDER / name]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(fetch_fuzzer())))}
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment,
-        check=False,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=seconds + _ENDING_SECONDS,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds + _ENDING_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        output = (error.stdout or b"").decode("utf-8", "replace")
+        return read_output(name, f"{output}\nit did not end in time", 1)
     return read_output(name, done.stdout.decode("utf-8", "replace"), done.returncode)
 
 
