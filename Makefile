@@ -9,7 +9,8 @@ RESULTS := .test-results
 # Without bytecode files, each of some thousand processes of a run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check chaos image-test soak fuzz bench bench-quick scale pictures lock controlplane-up controlplane-down
+.PHONY: setup demo test check chaos image-test soak fuzz mutants bench bench-quick scale pictures lock
+.PHONY: controlplane-up controlplane-down
 .PHONY: variables dist sign release-check release canary canary-down
 setup: $(STAMP)
 
@@ -101,6 +102,13 @@ soak: setup
 # it finds is kept in .test-results/fuzz; KEEP=--keep chooses the corpora in the repository anew.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) $(KEEP) $(TARGETS)
+
+# How many small changes of the code the tests of a folder notice. Its tools stay out of the environment.
+MUTATED ?= webhook/core/breaker webhook/core/ledger webhook/core/quota
+SAMPLE ?= 150
+mutants: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .build/mutants -r tests/mutants/requirements.txt
+	$(foreach folder,$(MUTATED),nice -n 15 $(BIN)/python -m tests.mutants $(folder) --sample $(SAMPLE) &&) true
 
 # `make bench BEFORE=REVISION` measures the server of another commit beside today's.
 bench: setup

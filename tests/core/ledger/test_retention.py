@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.core.ledger.operations import BREAKER
-from tests.core.plans import plan_of, window
+from tests.core.plans import plan_of, standing, window
 from tests.core.watched_pods import MINUTE_US, ONE, SECOND_US, WatchedService
 from webhook.core.breaker import BreakerView, State
 from webhook.core.breaker.outcome_types import Outcomes
@@ -42,6 +42,14 @@ def test_live_pods_of_an_idle_pool_are_swept() -> None:
     assert service.state.live_pods.list_of_pool(POOLED, service.now_us) == []
 
 
+def test_a_live_pod_whose_record_has_expired_is_live_once() -> None:
+    service = WatchedService(plan_of(window(3600, pods=9), standing=standing(pods=9), remember_us=SECOND_US))
+    service.ask("a")
+    service.now_us += SECOND_US
+    receipt = service.ask("a")
+    assert (receipt.charged, receipt.used) == (True, (2, 1)), "it is charged again, and lives once"
+
+
 def test_a_pool_without_limits_on_live_pods_counts_none() -> None:
     live = PoolLiveSet()
     assert not live.put_for("web", PoolPlan("prod", ()), "a", ONE, 1)
@@ -63,6 +71,19 @@ def test_a_reset_is_remembered_for_thirty_days() -> None:
     assert service.state._resets
     service.state.sweep(kept_us + SECOND_US)
     assert not service.state._resets
+
+
+def test_a_refund_after_the_reset_of_one_window_is_of_the_others() -> None:
+    service = WatchedService(plan_of(window(60, pods=9), window(3600, pods=9)))
+    service.ask("a")
+    service.now_us += SECOND_US
+    service.ask("b")
+    assert service.reset(service.now_us - SECOND_US, 60)
+    assert service.read_usage() == [1, 2]
+    assert service.refund("a")
+    assert service.read_usage() == [1, 1]
+    assert service.refund("b")
+    assert service.read_usage() == [0, 0]
 
 
 def test_uses_of_the_oldest_member_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
