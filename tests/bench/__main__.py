@@ -163,8 +163,8 @@ def _measure_scale(_: argparse.Namespace) -> list[str]:
         print(line, flush=True)
         results.record("scale", figures)
 
-    title, *_ = growth.measure(on_step=on_step)
-    return [title]
+    lines, _ = growth.measure(on_step=on_step)
+    return lines[:1]
 
 
 def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:

@@ -12,6 +12,8 @@ from tests.harness.server_process import TREE
 PAGE = TREE / "docs" / "scale.md"
 _PARTS = (SERVERS, CONTROLLER, REDIS)
 _MIB = 1 << 20
+_ABSENT = {"seconds": -1.0}
+"""In place of a start that was not measured."""
 _CORE_USE = 0.6
 """Share of a core in use at a stated limit, as in capacity.py."""
 
@@ -44,7 +46,13 @@ def _describe_limits(rows: list[Json]) -> str:
     # Earlier steps also meet each service for the first time.
     pod_bytes = (last["rss_mib"][CONTROLLER] - before["rss_mib"][CONTROLLER]) * _MIB / more_pods
     rates = {name: _CORE_USE * 1000 / last["cpu_s_per_1000"][name] for name in _PARTS}
-    resident, start, lag = last["rss_mib"], last["start"][CONTROLLER], last["lag_ms"]
+    resident, start, lag = last["rss_mib"], last["start"].get(CONTROLLER), last["lag_ms"]
+    leader = (
+        f"\n- A new leader knows all Pods after {start['seconds']:.0f} s and {start['cpu_s']:.1f} s of CPU, with"
+        f"\n  {start['peak_mib']:.0f} MiB at most."
+        if start is not None
+        else ""
+    )
     size = f"{last['nodes']:,} nodes, {last['services']:,} services and {last['pods']:,} Pods"
     return f"""\
 With {size}, and {_CORE_USE:.0%} of a core:
@@ -52,9 +60,7 @@ With {size}, and {_CORE_USE:.0%} of a core:
 - Both servers together admit {rates[SERVERS]:,.0f} Pods a second, the controller follows {rates[CONTROLLER]:,.0f},
   and one Redis counts {rates[REDIS]:,.0f}.
 - The controller holds {resident[CONTROLLER]:.0f} MiB, {max(0.0, pod_bytes):,.0f} bytes more for each further Pod;
-  a server {resident[SERVERS]:.0f} MiB.
-- A new leader knows all Pods after {start["seconds"]:.0f} s and {start["cpu_s"]:.1f} s of CPU, with
-  {start["peak_mib"]:.0f} MiB at most.
+  a server {resident[SERVERS]:.0f} MiB.{leader}
 - The store learns of a change {lag["median"]:.1f} ms after the API server, at most {lag["longest"]:.0f} ms."""
 
 
@@ -95,7 +101,7 @@ def _render_changes(rows: list[Json]) -> str:
     lines = []
     for row in rows:
         one, every = row["swap"]["one service"], row["swap"]["all services"]
-        server, controller = row["start"][SERVERS], row["start"][CONTROLLER]
+        server, controller = row["start"][SERVERS], row["start"].get(CONTROLLER)
         lines.append(
             [
                 f"{row['pods']:,}",
@@ -104,7 +110,9 @@ def _render_changes(rows: list[Json]) -> str:
                     f"{max(one['stall_ms'][name], every['stall_ms'][name]):.0f}" for name in (SERVERS, CONTROLLER)
                 ),
                 f"{server['seconds']:.1f}, {server['cpu_s']:.2f}",
-                f"{controller['seconds']:.1f}, {controller['cpu_s']:.2f}, {controller['peak_mib']:.0f}",
+                f"{controller['seconds']:.1f}, {controller['cpu_s']:.2f}, {controller['peak_mib']:.0f}"
+                if controller is not None
+                else "-",
             ]
         )
     return render_table(head, lines)
@@ -143,6 +151,6 @@ def pictures(rows: list[Json]) -> dict[str, str]:
             "Start by Pods",
             "Seconds until ready",
             (SERVERS, CONTROLLER),
-            lambda row, name: row["start"][name]["seconds"],
+            lambda row, name: row["start"].get(name, _ABSENT)["seconds"],
         ),
     }
