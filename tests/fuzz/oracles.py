@@ -1,6 +1,7 @@
 """What several oracles share: readers of JSON that are independent of msgspec, and demands on messages."""
 
 import json
+import sys
 from math import isfinite
 from typing import Any
 
@@ -10,8 +11,13 @@ MESSAGE_CHARACTERS_MAX = 20_000
 
 
 def read_json(data: bytes) -> Any:
-    """Return a document as Python's own library reads it. ValueError, RecursionError: it does not."""
-    return json.loads(data.decode("utf-8", "surrogateescape"), parse_int=_parse_whole, parse_float=_parse_float)
+    """Return a document that msgspec has read as Python's own library reads it, which nests less deeply by itself."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(3 * limit)
+    try:
+        return json.loads(data.decode("utf-8", "surrogateescape"), parse_int=_parse_whole, parse_float=_parse_float)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def read_strict_json(data: bytes) -> Any:
