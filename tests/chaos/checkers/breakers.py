@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from tests.chaos.checkers.denials import measure
 from tests.chaos.checkers.facts import US, Facts
 from tests.chaos.checkers.faults import NOTICE_SECONDS
 from tests.chaos.checkers.judging import Judge
@@ -97,7 +98,7 @@ def _check_denial(facts: Facts, judge: Judge, review: Review, codes: set[str]) -
     until = (review.record.get("breaker") or {}).get("openUntil")
     if until and not facts.faults.list_store_spans(review.at - 1, review.at):
         judge.expect(
-            holds=review.at <= parse_moment(until) + CLOCK_SECONDS + NOTICE_SECONDS,
+            holds=review.at - measure(review) <= parse_moment(until) + CLOCK_SECONDS + NOTICE_SECONDS,
             of=of,
             field="denied by a breaker that was open until",
             value=until,

@@ -78,8 +78,10 @@ class Facts:
     """A history, indexed."""
 
     def __init__(self, history: History) -> None:
-        self.history = replace(history, reviews=[time_review(review) for review in history.reviews])
         self.faults = Faults(history)
+        # Without a step, a review that was seen late was read late.
+        is_off = self.faults.has_clock_steps
+        self.history = replace(history, reviews=[time_review(each) if is_off else each for each in history.reviews])
 
     @cached_property
     def policies(self) -> Mapping[str, CompiledPolicy]:
