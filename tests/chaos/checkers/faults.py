@@ -111,6 +111,8 @@ class Faults:
         if span.ended == _FOREVER:
             return span.ended
         latest = span.ended + SETTLE_SECONDS
+        if "sentinel" in self._parts.values():
+            return latest  # a failover takes seconds, in which both primaries are well
         servers = {part for part, kind in self._parts.items() if kind == "server"}
         settled: set[str] = set()
         for status in self._history.statuses:
