@@ -34,7 +34,7 @@ RUN /opt/podgate/bin/pip wheel --no-build-isolation --wheel-dir wheels . \
 FROM ${BASE}
 LABEL org.opencontainers.image.title="podgate" \
       org.opencontainers.image.description="Admission-time scheduling interceptor for Kubernetes" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 # The base's package installer, and programs that run as root for anybody. Bytecode of the standard library saves a start
 # a quarter of its CPU time.
