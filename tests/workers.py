@@ -38,6 +38,7 @@ LONGEST_FIRST = (
     "tests/cluster/test_certificates.py",
     "tests/cluster/test_rotation.py",
     "tests/chaos/test_chaos.py",
+    "tests/chaos/test_planted.py",
     STARVING,
     "tests/cluster/test_apiserver_files.py",
     "tests/cluster/test_placement_and_quota.py",
