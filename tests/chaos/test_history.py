@@ -28,6 +28,13 @@ from tests.chaos.report import format_schedule, summarize
 from tests.chaos.trace import trace
 
 UID = "1f0c-uid"
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: web
+  match: {namespaces: [shop]}
+"""
 FLUSH = PlannedFault(1, "redis-flush", ("cluster",), 3.0, 3.0)
 
 
@@ -46,7 +53,7 @@ def build_end(*missing: str) -> End:
 
 
 HISTORY = History(
-    plan=Plan(7, 10.0, {"server-1": "server"}, {"0" * 16: "kind: Policy"}, (FLUSH,), began_at=100.0),
+    plan=Plan(7, 10.0, {"server-1": "server"}, {"0" * 16: POLICY}, (FLUSH,), began_at=100.0),
     faults=(Fault(103.0, 1, "redis-flush", ("cluster",), BEGAN),),
     acts=(Act(101.0, 101.2, "delete-pod", "Pod", "shop", "web-1", outcome=DONE, code=200),),
     audit=(
