@@ -328,6 +328,7 @@ def test_pod_that_waits_for_its_volume_counts_on_its_node_in_all_replicas_until_
     nominated_seconds = time.monotonic()
     scheduler.stop_extender(OTHER, kill=True)
     scheduler.start_extender(OTHER)  # it was never asked, and learns it from its list
+    plane.wait(lambda: list_assumed(EXTENDER) == list_assumed(OTHER) == [node], "both replicas to know the Pod", OTHER)
     while time.monotonic() < nominated_seconds + 2 * CONFIRMED_SECONDS:
         for replica in (EXTENDER, OTHER):
             assert list_assumed(replica) == [node]
