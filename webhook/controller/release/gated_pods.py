@@ -114,9 +114,9 @@ class GatedPods:
             self._new.pop(uid, None)
             self._released.add(uid)
 
-    def list_new(self, is_known: Callable[[str], bool]) -> list[GatedPod]:
-        """Return the gated Pods that have changed, but those that are known by their uids."""
-        return [pod for uid, pod in self._new.items() if not is_known(uid)]
+    def select_new(self, is_known: Callable[[str], bool]) -> dict[str, GatedPod]:
+        """Return the gated Pods that have changed by their uids, but those that are known."""
+        return {uid: pod for uid, pod in self._new.items() if not is_known(uid)}
 
     def take_changes(self) -> tuple[list[GatedPod], set[str]]:
         """Return Pods that are gated, oldest first, and uids of those that no longer are."""

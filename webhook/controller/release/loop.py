@@ -100,7 +100,7 @@ class ReleaseLoop:
         self.queue = QueueReader(self._releaser, store, policy, failures, *shown)
         self._limit, self._recent = ReleaseRateLimit(rate), RecentCharges()
         self._retried_us = self._indexed_us = 0
-        self._unqueued: Collection[GatedPod] = ()  # since the store gave no answer
+        self._unqueued: Mapping[str, GatedPod] = {}  # since the store gave no answer
 
     def on_lost(self) -> None:
         """Release nothing for a while, and restore what this process knows: the store may have lost charges."""
@@ -156,11 +156,11 @@ class ReleaseLoop:
                 if uid in self._releaser:
                     await self._releaser.release(uid)
         except StoreUnavailableError as error:
-            self._unqueued = self._pods.list_new(self._releaser.__contains__)
+            self._unqueued = self._pods.select_new(self._releaser.__contains__)
             self._reports.on_trouble(str(error))
             self._report_waiting()
             return None
-        self._unqueued = ()
+        self._unqueued = {}
         room = min(self._limit.compute_room(now_us), self._removal.room)
         due_us = await self._releaser.step(room, self._removal.held_services)
         self._report_waiting()
@@ -169,8 +169,8 @@ class ReleaseLoop:
     def _report_waiting(self) -> None:
         """Report all waiting Pods, also those that are not in a queue yet."""
         counts = Counter(self.queue.count_pods())
-        new = () if self._unqueued else self._pods.list_new(self._releaser.__contains__)
-        counts.update(pod.waiting.service for pod in new)
+        new = {} if self._unqueued else self._pods.select_new(self._releaser.__contains__)
+        counts.update(pod.waiting.service for pod in new.values())
         self._reports.on_waiting(self._empty | counts)
 
     async def _rebook(self, now_us: int) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -63,23 +63,23 @@ class QueueReader:
         failures: ReleaseFailures,
         is_charged: Callable[[str], bool],
         groups: GroupRelease,
-        list_unqueued: Callable[[], Collection[GatedPod]] = tuple,
+        get_unqueued: Callable[[], Mapping[str, GatedPod]] = dict,
     ) -> None:
-        """`is_charged`: of a Pod that was not released, else others pass it. `list_unqueued`: in no queue yet."""
+        """`is_charged`: of a Pod that was not released, else others pass it. `get_unqueued`: by uid, in no queue."""
         self._releaser = releaser
         self._store = store
         self._policy = policy
         self._failures = failures
         self._is_charged = is_charged
         self._groups = groups
-        self._list_unqueued = list_unqueued
+        self._get_unqueued = get_unqueued
         self._places: list[PodPlace] = []
         self._placed_us: int | None = None
 
     def count_pods(self) -> Mapping[str, int]:
         """Return how many Pods of each service wait, with those that are tried again, and those in no queue yet."""
         counts = Counter(self._releaser.pods.count_by_service())
-        counts.update(pod.waiting.service for pod in (*self._list_outside(), *self._list_unqueued()))
+        counts.update(pod.waiting.service for pod in (*self._list_outside(), *self._get_unqueued().values()))
         return counts
 
     def list_places(self) -> Sequence[PodPlace]:
@@ -89,11 +89,12 @@ class QueueReader:
             outside = self._list_outside()
             charged = [pod for pod in outside if self._is_charged(pod.waiting.uid)]
             passed = [pod for pod in outside if not self._is_charged(pod.waiting.uid)]
+            apart = *self._releaser.pods.list_apart(), *passed, *self._get_unqueued().values()
             queues: dict[str, list[tuple[GatedPod, bool]]] = {}
             alone = (
                 ([(pod, False)] for pod in charged),
                 self._releaser.list_sequences(now_us),
-                ([(pod, False)] for pod in (*self._releaser.pods.list_apart(), *passed, *self._list_unqueued())),
+                ([(pod, False)] for pod in apart),
             )
             for pod, is_lifted in chain.from_iterable(chain(*alone)):
                 queues.setdefault(find_queue(pod, compiled), []).append((pod, is_lifted))
@@ -113,7 +114,7 @@ class QueueReader:
         names += sorted(name for name in failing if name not in plans)
         now_us, oldest_us = self._store.now_us(), dict(self._releaser.find_oldest_us())
         groups = self._groups.count(plans)
-        for pod in (*self._list_outside(), *self._list_unqueued()):
+        for pod in (*self._list_outside(), *self._get_unqueued().values()):
             service, since_us = pod.waiting.service, pod.waiting.since_us
             oldest_us[service] = min(oldest_us.get(service, since_us), since_us)
         return tuple(
@@ -288,7 +289,7 @@ class QueueReader:
         return is_tried_again or self._is_unqueued(place) or bool(self.find_lack(place))
 
     def _is_unqueued(self, place: PodPlace) -> bool:
-        return place.pod in self._list_unqueued()
+        return place.pod.waiting.uid in self._get_unqueued()
 
     async def _ask(self, forecast: ReleaseForecast, sample: RoomSample) -> None:
         asked = Acquire(sample.plan, sample.namespace, _FORECAST, sample.cost, "", peek=True, team=sample.room.scope)
