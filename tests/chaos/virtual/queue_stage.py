@@ -1,15 +1,14 @@
 """The queue: gated Pods and groups, a store that goes away, an API server that refuses, and leaders that change."""
 
-from collections.abc import Sequence
 from random import Random
 
 from tests.chaos.history import History
+from tests.chaos.virtual.recorded_store import RecordedStore
 from tests.chaos.virtual.written import Written
 from tests.controller.release.group_simulation import GroupSimulation, member_of
 from tests.controller.release.queue_simulation import FakeGates, ForgetfulStore
-from webhook.adapters.clocks import VirtualClock
 from webhook.controller.release.queue_reader import QueueSelection
-from webhook.core.quota import Acquire, AcquireGroup, Booking, CounterPlan, Receipt
+from webhook.core.quota import Acquire, AcquireGroup, CounterPlan, Receipt
 from webhook.errors import GateError, StoreUnavailableError
 
 SERVICES = """
@@ -24,41 +23,22 @@ STEPS = 160
 REST_SECONDS_MAX = 1800
 
 
-class RecordedStore(ForgetfulStore):
-    """A store that writes what it charges; it gives no answer to the next `unavailable` calls."""
+class FailingStore(RecordedStore, ForgetfulStore):
+    """A store that gives no answer to the next `unavailable` calls."""
 
     unavailable = 0
 
-    def __init__(self, clock: VirtualClock, written: Written) -> None:
-        super().__init__(clock)
-        self.written = written
-
     async def acquire(self, request: Acquire) -> Receipt:
         self._fail()
-        receipt = await super().acquire(request)
-        if receipt.charged:
-            self.written.add_charge(request.plan, request.uid, request.cost, receipt.at_us)
-        return receipt
+        return await super().acquire(request)
 
     async def acquire_group(self, request: AcquireGroup) -> Receipt:
         self._fail()
-        receipt = await super().acquire_group(request)
-        if receipt.charged:
-            for member in request.members:
-                self.written.add_charge(request.plan, member.uid, member.cost, receipt.at_us)
-        return receipt
-
-    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
-        count = await super().book(plan, bookings)
-        for booking in bookings:
-            self.written.add_charge(plan, booking.uid, booking.cost, booking.at_us)
-        return count
+        return await super().acquire_group(request)
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         self._fail()
-        is_refunded = await super().refund(plan, uid)
-        self.written.add_refund(plan, uid)
-        return is_refunded
+        return await super().refund(plan, uid)
 
     def _fail(self) -> None:
         if self.unavailable:
@@ -85,7 +65,7 @@ class RefusingGates(FakeGates):
 class QueueStage(GroupSimulation):
     """A cluster whose Pods wait. `play` returns its history."""
 
-    store: RecordedStore
+    store: FailingStore
     written: Written
 
     def __init__(self, seed: int) -> None:
@@ -96,9 +76,9 @@ class QueueStage(GroupSimulation):
         super().__init__(SERVICES)
 
     def begin_term(self) -> None:
-        if not isinstance(self.store, RecordedStore):
+        if not isinstance(self.store, FailingStore):
             self.written = Written(self.clock, self.seed, SERVICES)
-            self.store, self.gates = RecordedStore(self.clock, self.written), RefusingGates(self.random)
+            self.store, self.gates = FailingStore(self.clock, self.written), RefusingGates(self.random)
         super().begin_term()
 
     async def play(self) -> History:

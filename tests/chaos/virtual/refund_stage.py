@@ -1,14 +1,12 @@
 """Refunds: Pods that are admitted and created or not, a watch that breaks, and leaders that change."""
 
-from collections.abc import Sequence
 from random import Random
 
 from tests.chaos.history import History
+from tests.chaos.virtual.recorded_store import RecordedStore
 from tests.chaos.virtual.written import Written
 from tests.controller.controller_simulation import ControllerSimulation, UnreliableStore, pod
-from webhook.adapters.clocks import VirtualClock
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.quota import Acquire, Booking, CounterPlan, Receipt
 
 SERVICES = """
 - name: web
@@ -21,29 +19,8 @@ SLOW_SECONDS = 40
 """No request lives longer than a minute."""
 
 
-class RecordedStore(UnreliableStore):
-    """A store that writes what it charges and refunds."""
-
-    def __init__(self, clock: VirtualClock, written: Written) -> None:
-        super().__init__(clock)
-        self.written = written
-
-    async def acquire(self, request: Acquire) -> Receipt:
-        receipt = await super().acquire(request)
-        if receipt.charged:
-            self.written.add_charge(request.plan, request.uid, request.cost, receipt.at_us)
-        return receipt
-
-    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
-        count = await super().book(plan, bookings)
-        for booking in bookings:
-            self.written.add_charge(plan, booking.uid, booking.cost, booking.at_us)
-        return count
-
-    async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        is_refunded = await super().refund(plan, uid)
-        self.written.add_refund(plan, uid)
-        return is_refunded
+class UnreliableRecordedStore(RecordedStore, UnreliableStore):
+    """A store that the stage can make unavailable."""
 
 
 class RefundStage:
@@ -53,7 +30,7 @@ class RefundStage:
         self.random = Random(seed)  # noqa: S311  the same history again
         self.simulation = ControllerSimulation(SERVICES)
         self.written = Written(self.simulation.clock, seed, SERVICES)
-        self.simulation.store = RecordedStore(self.simulation.clock, self.written)
+        self.simulation.store = UnreliableRecordedStore(self.simulation.clock, self.written)
         self.simulation.change_leader()
         self.made = self.leaders = 0
         self.slow: list[tuple[float, Pod]] = []
