@@ -19,10 +19,25 @@ from webhook.core.installation.objects import ObjectReference
 NOT_SERVED = ("cert-manager.io/", "monitoring.coreos.com/")
 POLICY = f"/api/v1/namespaces/{NAMESPACE}/configmaps/podgate-policy"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
-KINDS = (
-    "customresourcedefinitions,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,configmaps,secrets,"
-    "services,resourcequotas,networkpolicies,poddisruptionbudgets,deployments,daemonsets,replicasets,pods"
-)
+_OF_NAMESPACE = f"namespaces/{NAMESPACE}"
+KINDS = {
+    "customresourcedefinition.apiextensions.k8s.io": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    **{
+        f"{kind}.rbac.authorization.k8s.io": f"/apis/rbac.authorization.k8s.io/v1/{path}s"
+        for kind, path in (
+            *((name, name) for name in ("clusterrole", "clusterrolebinding")),
+            *((name, f"{_OF_NAMESPACE}/{name}") for name in ("role", "rolebinding")),
+        )
+    },
+    **{
+        kind: f"/api/v1/{_OF_NAMESPACE}/{kind}s"
+        for kind in ("serviceaccount", "configmap", "secret", "service", "resourcequota", "pod")
+    },
+    "networkpolicy.networking.k8s.io": f"/apis/networking.k8s.io/v1/{_OF_NAMESPACE}/networkpolicies",
+    "poddisruptionbudget.policy": f"/apis/policy/v1/{_OF_NAMESPACE}/poddisruptionbudgets",
+    **{f"{kind}.apps": f"/apis/apps/v1/{_OF_NAMESPACE}/{kind}s" for kind in ("deployment", "daemonset", "replicaset")},
+}
+"""Paths of all kinds that the chart has or causes, by the names that kubectl gives to their objects."""
 REDIS = ("--set", "store.type=redis,store.url=redis://redis:6379/0,server.replicas=2")
 
 
@@ -45,8 +60,22 @@ def helm(plane: ControlPlane, *arguments: str | Path) -> str:
 
 def objects(plane: ControlPlane) -> set[str]:
     """Return the objects of all kinds that the chart has or causes."""
-    names = plane.kubectl("get", KINDS, "-n", NAMESPACE, "-o", "name").stdout.split()
+    names = {
+        f"{kind}/{item['metadata']['name']}" for kind, path in KINDS.items() for item in plane.api.get(path)["items"]
+    }
     return {name for name in names if not name.startswith("clusterrole") or "podgate" in name}
+
+
+def uninstall(plane: ControlPlane) -> None:
+    """Uninstall the release once its kinds of objects can be listed.
+
+    Before, kube-apiserver may forget a definition that is being deleted, until its next resync after five minutes.
+    """
+    for definition in plane.api.get(KINDS["customresourcedefinition.apiextensions.k8s.io"])["items"]:
+        spec = definition["spec"]
+        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        plane.wait(lambda path=path: plane.api.request("GET", path)[0] == 200, f"{path} to be listed", "kube-apiserver")
+    helm(plane, "uninstall", RELEASE)
 
 
 def wait_for_objects(plane: ControlPlane, expected: set[str]) -> None:
@@ -113,7 +142,7 @@ def test_release_is_installed_upgraded_and_removed(plane: ControlPlane, tmp_path
     }
     assert "clusterrolebinding.rbac.authorization.k8s.io/podgate-in-memory" not in objects(plane)
 
-    helm(plane, "uninstall", RELEASE)
+    uninstall(plane)
     wait_for_objects(plane, before | {"configmap/podgate-policy"})
     assert policy(plane) == edited
     assert before <= objects(plane)
@@ -128,7 +157,7 @@ def test_release_is_left_to_helm_by_install(plane: ControlPlane, tmp_path: Path)
         assert (done.code, done.out) == (2, "")
         assert done.error.startswith("deployment.apps/podgate: metadata.labels[app.kubernetes.io/managed-by]: 'Helm'")
     assert objects(plane) == installed
-    helm(plane, "uninstall", RELEASE)
+    uninstall(plane)
     wait_for_objects(plane, before)
 
 
@@ -136,7 +165,7 @@ def test_release_takes_over_applied_manifests(plane: ControlPlane) -> None:
     before = objects(plane)
     plane.kubectl("apply", "-k", str(manifests.FOLDER))
     helm(plane, "install", RELEASE, CHART, "--take-ownership", "--force-conflicts")
-    helm(plane, "uninstall", RELEASE)
+    uninstall(plane)
     wait_for_objects(plane, before)
 
 
