@@ -12,11 +12,15 @@ from webhook.adapters.policy_process import child, parent
 
 
 class ForkedCheck(subprocess.Popen[bytes]):
-    """A process of `command`; the one of a policy check runs in a fork of this process in place of a new Python."""
+    """A process of `command`; the one of a policy check runs in a fork of this process in place of a new Python.
+
+    The fork has the intervals of this process, so that it also stands for the child that short_intervals.py names.
+    """
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], **options: Any) -> None:
-        task = command[len(parent._CHILD) :]
-        if (*command,) == (*parent._CHILD, *task):
+        usual = (parent.PolicyProcess.__init__.__defaults__ or ())[0]
+        task = command[len(usual) :]
+        if (*command,) == (*usual, *task):
             options["preexec_fn"] = partial(_check, task, dict(env))
         super().__init__(command, env=env, **options)
 
@@ -34,7 +38,7 @@ def fork_policy_checks() -> None:
 
 
 def _check(task: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Do what `parent._CHILD` does; its pipes and its session are set already."""
+    """Do what the child process does; its pipes and its session are set already."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
     os.environ.update(environment)
