@@ -1,6 +1,7 @@
 """Alerts and recording rules in promtool: each alert fires on its fault and on nothing else."""
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cluster.controlplane import FEW_COLLECTIONS
 from tests.monitoring.programs import programs
 from tests.monitoring.rule_files import FOLDER, RULES, alerts, metrics, rules
 from webhook.adapters.metrics.families import FAMILIES
@@ -31,7 +33,10 @@ spec:
 
 
 def promtool(*arguments: str | Path) -> str:
-    done = subprocess.run([programs().promtool, *arguments], check=False, capture_output=True, text=True)
+    environment = {**os.environ, **FEW_COLLECTIONS}
+    done = subprocess.run(
+        [programs().promtool, *arguments], env=environment, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
