@@ -5,7 +5,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.cluster.check import (
     foreign,
     healthy,
     plant,
+    render_slow_configurations,
     second_server,
     secret,
     service,
@@ -59,6 +60,8 @@ class Site:
     document: Callable[[], Json]
     """Checks, and returns the printed JSON."""
     pki: Path
+    variables: dict[str, str] = field(default_factory=dict)
+    """Which the latest check has printed before its commands."""
 
     def __post_init__(self) -> None:
         tools = self.folder / "bin"
@@ -70,15 +73,16 @@ class Site:
 
     def list_findings(self) -> dict[str, list[Json]]:
         """Return the findings by code."""
-        checks = [check for section in self.document()["sections"] for check in section["checks"]]
+        document = self.document()
+        self.variables = document["environment"]
+        checks = [check for section in document["sections"] for check in section["checks"]]
         return {check["code"]: check["findings"] for check in checks if check["findings"]}
 
     def run(self, command: str) -> str:
-        """Run a command as printed, after the variables that the check prints before it; return its output."""
-        variables = self.document()["environment"]
-        assert variables["KUBECONFIG"] == str(self.plane.kubeconfig)
+        """Run a command as printed, after the variables that the check printed before it; return its output."""
+        assert self.variables["KUBECONFIG"] == str(self.plane.kubeconfig)
         tools = f"{self.folder / 'bin'}:/usr/bin:/bin"
-        env = {"PATH": tools, "HOME": str(self.folder), **variables}
+        env = {"PATH": tools, "HOME": str(self.folder), **self.variables}
         done = subprocess.run(
             ["/bin/sh", "-c", command], cwd=self.folder, env=env, check=False, capture_output=True, text=True
         )
@@ -86,29 +90,35 @@ class Site:
         return done.stdout
 
     def mend(
-        self, code: str, once_found: Callable[[], None] = lambda: None, plant: Callable[[], None] = lambda: None
-    ) -> list[Json]:
-        """Wait for a finding, run the commands of its kind, wait until there is none, and return what was found.
+        self, *codes: str, once_found: Callable[[], None] = lambda: None, plant: Callable[[], None] = lambda: None
+    ) -> None:
+        """Wait until these are found at once, run their commands, and wait until there are none of them.
 
-        `plant` makes the fault again if it is not found: a leader may just have repaired it.
+        `plant` makes the faults again if one is not found: a leader may just have repaired it. Several codes have the
+        same commands, so that none of them needs the command of another.
         """
         seen: list[dict[str, list[Json]]] = []
 
-        def holds(*, is_there: bool) -> bool:
+        def are_found() -> bool:
             seen.append(self.list_findings())
-            if is_there and code not in seen[-1]:
-                plant()
-            return (code in seen[-1]) is is_there
+            if {*codes} <= {*seen[-1]}:
+                return True
+            plant()
+            return False
 
-        self._wait(lambda: holds(is_there=True), f"{code} to be found", seen)
-        findings = seen[-1][code]
-        commands = dict.fromkeys(finding["command"] for finding in findings)
-        assert all(commands), findings
+        def are_gone() -> bool:
+            seen.append(self.list_findings())
+            return not {*codes} & {*seen[-1]}
+
+        self._wait(are_found, f"{', '.join(codes)} to be found", seen)
+        found = {code: dict.fromkeys(finding["command"] for finding in seen[-1][code]) for code in codes}
+        commands = found[codes[0]]
+        assert all(commands), commands
+        assert all(others == commands for others in found.values()), found
         once_found()
         for command in commands:
             self.run(command)
-        self._wait(lambda: holds(is_there=False), f"{code} to be gone", seen)
-        return findings
+        self._wait(are_gone, f"{', '.join(codes)} to be gone", seen)
 
     def _wait(self, condition: Callable[[], bool], what: str, seen: list[dict[str, list[Json]]]) -> None:
         try:
@@ -117,11 +127,16 @@ class Site:
             raise AssertionError(f"{what}: {json.dumps(seen[-1], indent=1)}") from error
 
     def edit(self, path: str, change: Callable[[Json], None]) -> None:
-        """Change an object as `kubectl edit` does, whoever owns its fields."""
-        live = self.plane.api.get(path)
-        change(live)
-        status, answer = self.plane.api.request("PUT", f"{path}?{_EDITED}", live)
-        assert status == 200, answer
+        """Change an object as `kubectl edit` does, whoever owns its fields; a leader may write it meanwhile."""
+
+        def is_changed() -> bool:
+            live = self.plane.api.get(path)
+            change(live)
+            status, answer = self.plane.api.request("PUT", f"{path}?{_EDITED}", live)
+            assert status in {200, 409}, answer
+            return status == 200
+
+        self.plane.wait(is_changed, f"{path} to be changed", "kube-apiserver")
 
 
 @pytest.fixture
@@ -153,55 +168,47 @@ def site(request: pytest.FixtureRequest) -> Site:
 MUTATING, VALIDATING, OF_POLICY = (f"{_ADMISSION}/{name.kind.lower()}s/{name.name}" for name in NAMES)
 
 
-def _change_webhook(path: str, index: int = 0, **fields: Any) -> Callable[[Site], None]:
-    """Return what changes fields of a webhook."""
-
-    def change(site: Site) -> None:
-        site.edit(path, lambda live: live["webhooks"][index].update(fields))
-
-    return change
+CHANGED = (
+    *("webhooks-stale", "failure-policy", "webhook-timeout", "ca-bundle", "namespaces-left-out"),
+    "own-namespace-selected",
+)
+"""What is wrong with the webhooks that `_change_webhooks` has changed."""
 
 
-def _remove_conditions(site: Site) -> None:
-    site.edit(MUTATING, lambda live: live["webhooks"][0]["matchConditions"].pop())
+def _change_webhooks(site: Site, authority: bytes) -> None:
+    """Change the webhooks in six ways, with as few edits as possible, since a leader repairs them."""
 
-
-def _another_authority(site: Site) -> None:
-    stranger = base64.b64encode((site.folder / "stranger.crt").read_bytes()).decode()
-    site.edit(MUTATING, lambda live: live["webhooks"][0]["clientConfig"].update(caBundle=stranger))
-
-
-def _leave_out(site: Site) -> None:
-    def change(live: Json) -> None:
+    def change_mutating(live: Json) -> None:
+        live["webhooks"][0].update(matchConditions=[], failurePolicy="Fail", timeoutSeconds=1)
+        live["webhooks"][0]["clientConfig"].update(caBundle=base64.b64encode(authority).decode())
         for webhook in live["webhooks"]:
             name_label = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [SHOP, WEB, "shop"]}
             webhook["namespaceSelector"].setdefault("matchExpressions", []).append(name_label)
 
-    site.edit(MUTATING, change)
+    def change_validating(live: Json) -> None:
+        live["webhooks"][0].update(failurePolicy="Fail", namespaceSelector={}, matchConditions=[])
+
+    site.edit(MUTATING, change_mutating)
+    site.edit(VALIDATING, change_validating)
 
 
-def _select_all(site: Site) -> None:
-    everything: Json = {"failurePolicy": "Fail", "namespaceSelector": {}, "matchConditions": []}
-    site.edit(VALIDATING, lambda live: live["webhooks"][0].update(everything))
-
-
-WEBHOOK_FAULTS: dict[str, Callable[[Site], None]] = {
-    "webhooks-missing": lambda site: site.plane.delete(OF_POLICY, MUTATING),
-    "webhooks-stale": _remove_conditions,
-    "failure-policy": _change_webhook(VALIDATING, failurePolicy="Ignore"),
-    "namespaces-left-out": _leave_out,
-    "own-namespace-selected": _select_all,
-    "webhook-timeout": _change_webhook(MUTATING, timeoutSeconds=1),
-    "ca-bundle": _another_authority,
-}
-
-
-@pytest.mark.parametrize("code", WEBHOOK_FAULTS)
-def test_webhooks_are_rendered_for_this_installation(site: Site, identities: Identities, code: str) -> None:
-    shutil.copy(identities.files.folder / "stranger" / "ca.crt", site.folder / "stranger.crt")
+def test_missing_webhooks_are_rendered_for_this_installation(site: Site) -> None:
     targets = _targets(site)
-    WEBHOOK_FAULTS[code](site)
-    site.mend(code, plant=lambda: WEBHOOK_FAULTS[code](site))
+
+    def delete() -> None:
+        site.plane.delete(OF_POLICY, MUTATING)
+
+    delete()
+    site.mend("webhooks-missing", plant=delete)
+    assert _targets(site) == targets
+
+
+def test_changed_webhooks_are_rendered_for_this_installation(site: Site, identities: Identities) -> None:
+    """All faults are there at once, and one command ends them."""
+    stranger = (identities.files.folder / "stranger" / "ca.crt").read_bytes()
+    targets = _targets(site)
+    _change_webhooks(site, stranger)
+    site.mend(*CHANGED, plant=lambda: _change_webhooks(site, stranger))
     assert _targets(site) == targets
 
 
@@ -336,7 +343,7 @@ def test_policy_is_created_as_it_was_last_in_force(by_hand: Site) -> None:
     assert by_hand.plane.api.get(path)["data"][configmap.KEY].strip() == before.strip()
 
 
-def test_overrides_without_a_service_are_removed(by_hand: Site) -> None:
+def test_overrides_without_a_service_are_removed(by_hand: Site, healthy: Installation) -> None:
     plane = by_hand.plane
     plane.delete(OF_POLICY)
     long_ago = "- {service: shop, quotaFactor: 2, until: 2020-01-01T00:00:00Z, reason: INC-1}\n"
@@ -348,7 +355,7 @@ def test_overrides_without_a_service_are_removed(by_hand: Site) -> None:
         by_hand.mend("override-unknown")
     finally:
         plane.delete(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{configmap.OVERRIDES}")
-        by_hand.mend("webhooks-missing")
+        plane.apply(*render_slow_configurations(healthy))
 
 
 def test_only_pods_that_a_controller_creates_again_are_deleted(by_hand: Site, healthy: Installation) -> None:
@@ -365,7 +372,8 @@ def test_only_pods_that_a_controller_creates_again_are_deleted(by_hand: Site, he
     assert healthy.create_pod(SHOP, "bare", labels={"app": "shop"})[0] == 201
     plane.kubectl("create", "deployment", "shop", "--image=i", "-n", SHOP)
     plane.wait(lambda: len(healthy.pods(SHOP)) > 1, "the Pod of the Deployment")
-    by_hand.mend("webhooks-missing")
+    plane.apply(*render_slow_configurations(healthy))
+    plane.wait(lambda: not is_unjudged(), "the API server to call the webhooks again", "kube-apiserver")
     [finding] = by_hand.list_findings()["pods-unjudged"]
     assert "create the others again yourself" in finding["remedy"]
     by_hand.run(finding["command"])
@@ -384,15 +392,34 @@ def test_held_replica_set_is_woken(by_hand: Site, healthy: Installation) -> None
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_installation_is_repeated_with_its_options(cluster: Cluster, way: str, tmp_path: Path) -> None:
-    """Nothing else would be changed: no node runs the servers here, so the command is run with --dry-run."""
+def test_each_way_in_the_cluster_is_installed_again_repeated_and_removed(
+    cluster: Cluster, way: str, tmp_path: Path
+) -> None:
+    """No node runs the servers here, so `install` ends with what delays them, and its remedy runs with --dry-run."""
     if cluster.plane.api.get(RECORD.path) is not None:
         assert cluster.uninstall().code == 0
     (pki := tmp_path / "of-the-administrator").mkdir()
-    site = Site(cluster.plane, tmp_path, lambda: check_cluster(cluster), pki)
-    common = ("--kubeconfig", cluster.plane.kubeconfig, "--pki", pki, "--wait", "1s")
-    done = podgate("install", *common, *WAYS[way])
-    assert "the servers are not ready" in done.err, done.err
+    common = ("--kubeconfig", cluster.plane.kubeconfig, "--pki", pki, "--wait", "1s", "-o", "json")
+    for attempt in ("first", "again"):
+        done = podgate("install", *common, *WAYS[way])
+        assert done.code == 1, done.err
+        document = json.loads(done.out)
+        assert document["proof"].startswith("the servers are not ready: deployment.apps/podgate: 0 of ")
+        assert document["called"] is False
+        results = {row["result"] for row in document["objects"]}
+        assert (results == {UNCHANGED}) == (attempt == "again"), results
+    assert cluster.plane.api.get(RECORD.path)["data"]["mode"] == (way if way in {"redis", "reduced"} else "memory")
+    other = podgate("install", *common, "--certificates", "cert-manager")
+    assert other.code == 2
+    assert "Podgate is installed in another way" in other.error
+    _check_repetition(Site(cluster.plane, tmp_path, lambda: check_cluster(cluster), pki))
+    removed = cluster.uninstall()
+    assert removed.code == 0, removed.err
+    cluster.wait_for_nothing_left()
+
+
+def _check_repetition(site: Site) -> None:
+    """Check that the command of a remedy has the options of the installation: it would change nothing else."""
     site.plane.delete(f"{_RIGHTS}/clusterrolebindings/podgate")
     command = site.list_findings()["right-missing"][0]["command"]
     shown = json.loads(site.run(f"{command} --dry-run -o json"))
@@ -401,4 +428,3 @@ def test_installation_is_repeated_with_its_options(cluster: Cluster, way: str, t
     webhooks = {name for name in results if "webhookconfiguration" in name}
     assert {results.pop(name) for name in webhooks} == {"created"}, "the first installation ended before them"
     assert set(results.values()) - {LATER} == {UNCHANGED}, results
-    assert cluster.uninstall().code == 0

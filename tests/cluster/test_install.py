@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from redis import Redis
 
 from tests.app.status_command import DOCUMENT
@@ -11,7 +10,7 @@ from tests.cli.command_runner import Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.all_objects import list_objects
 from tests.cluster.connect_proxy import connect_proxy
-from tests.cluster.install import CONTROLLERS, ENFORCING, POLICY, SERVER, WAYS, Cluster, cluster, installed
+from tests.cluster.install import CONTROLLERS, ENFORCING, POLICY, SERVER, Cluster, cluster, installed
 from tests.cluster.load_balancer import LoadBalancers
 from tests.cluster.processes import find_free_ports
 from tests.harness.canned_http import serve_answers
@@ -208,29 +207,6 @@ def test_an_object_that_cannot_be_deleted_holds_no_waiting_pod(installed: Cluste
         assert installed.plane.api.request("PATCH", kept, free, "application/merge-patch+json")[0] == 200
     assert installed.uninstall().code == 0
     installed.wait_for_nothing_left()
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_each_way_in_the_cluster_can_be_installed_again_and_removed(cluster: Cluster, way: str, tmp_path: Path) -> None:
-    """No node runs the servers here, so the command ends with what delays them."""
-    if cluster.plane.api.get(RECORD.path) is not None:
-        assert cluster.uninstall().code == 0
-    common = ("--kubeconfig", cluster.plane.kubeconfig, "--pki", tmp_path / "pki", "--wait", "1s", "-o", "json")
-    for attempt in ("first", "again"):
-        done = podgate("install", *common, *WAYS[way])
-        assert done.code == 1, done.err
-        document = json.loads(done.out)
-        assert document["proof"].startswith("the servers are not ready: deployment.apps/podgate: 0 of ")
-        assert document["called"] is False
-        results = {row["result"] for row in document["objects"]}
-        assert (results == {"unchanged"}) == (attempt == "again"), results
-    assert cluster.plane.api.get(RECORD.path)["data"]["mode"] == (way if way in {"redis", "reduced"} else "memory")
-    other = podgate("install", *common, "--certificates", "cert-manager")
-    assert other.code == 2
-    assert "Podgate is installed in another way" in other.error
-    removed = cluster.uninstall()
-    assert removed.code == 0, removed.err
-    cluster.wait_for_nothing_left()
 
 
 VIEWER = """\
