@@ -42,6 +42,17 @@ def custom_kinds(plane: ControlPlane, definitions: Sequence[dict[str, Any]]) -> 
             plane.wait(lambda path=path: plane.api.get(path) is None, f"{path} to be gone")
 
 
+def await_storage(plane: ControlPlane) -> None:
+    """Wait until the objects of each defined kind can be listed, so that its definition can be deleted.
+
+    Before, kube-apiserver may forget a definition that is being deleted, until its next resync after five minutes.
+    """
+    for definition in plane.api.get(_DEFINITIONS)["items"]:
+        if "deletionTimestamp" not in definition["metadata"]:
+            path = _find_list_path(definition)
+            plane.wait(lambda path=path: plane.api.request("GET", path)[0] == 200, f"{path} to be listed")
+
+
 def _find_list_path(definition: dict[str, Any]) -> str:
     spec = definition["spec"]
     return f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"

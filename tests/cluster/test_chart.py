@@ -12,6 +12,7 @@ from tests.cli.command_runner import podgate
 from tests.cluster import manifests
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.custom_kinds import await_storage
 from tests.cluster.kwok import NODES
 from tests.cluster.processes import ComponentError
 from webhook.core.installation.objects import ObjectReference
@@ -67,14 +68,7 @@ def objects(plane: ControlPlane) -> set[str]:
 
 
 def uninstall(plane: ControlPlane) -> None:
-    """Uninstall the release once its kinds of objects can be listed.
-
-    Before, kube-apiserver may forget a definition that is being deleted, until its next resync after five minutes.
-    """
-    for definition in plane.api.get(KINDS["customresourcedefinition.apiextensions.k8s.io"])["items"]:
-        spec = definition["spec"]
-        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        plane.wait(lambda path=path: plane.api.request("GET", path)[0] == 200, f"{path} to be listed", "kube-apiserver")
+    await_storage(plane)
     helm(plane, "uninstall", RELEASE)
 
 

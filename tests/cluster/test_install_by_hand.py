@@ -21,6 +21,7 @@ from tests.cluster.admission_configuration import NAMESPACE, Caller, admission_c
 from tests.cluster.all_objects import list_objects
 from tests.cluster.connect_proxy import connect_proxy
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.custom_kinds import await_storage
 from tests.cluster.install import ENFORCING
 from tests.cluster.kwok import NODES
 from tests.cluster.load_balancer import LoadBalancer
@@ -54,6 +55,10 @@ class ByHand:
         kubeconfig = ("--kubeconfig", self.plane.kubeconfig)
         with chdir(self.site.folder):
             return podgate("install", *options, *kubeconfig, "--wait", wait)
+
+    def uninstall(self) -> Done:
+        await_storage(self.plane)
+        return podgate("uninstall", "--kubeconfig", self.plane.kubeconfig)
 
     def create(self) -> None:
         """Run the steps: credentials, objects, and webhooks of a policy that denies while no server answers."""
@@ -324,7 +329,7 @@ def test_servers_that_ran_are_changed_back_if_others_are_not_ready(by_hand: ByHa
 
 def test_uninstall_removes_what_was_installed_by_hand(by_hand: ByHand) -> None:
     for is_again in (False, True):
-        done = podgate("uninstall", "--kubeconfig", by_hand.plane.kubeconfig)
+        done = by_hand.uninstall()
         assert done.code == 0, done.err
         by_hand.plane.wait(lambda: {*list_objects(by_hand.plane)} == {*by_hand.before}, "nothing to be left")
         if not is_again:
@@ -343,7 +348,7 @@ WAYS: dict[str, tuple[str, ...]] = {
 def test_dry_run_lists_all_that_is_created(by_hand: ByHand, way: str, tmp_path: Path) -> None:
     """The proof, which no server answers here, is not awaited."""
     plane = by_hand.plane
-    podgate("uninstall", "--kubeconfig", plane.kubeconfig)
+    by_hand.uninstall()
     before = list_objects(plane)
     options = ("install", *WAYS[way], "--pki", str(tmp_path / "pki"), "--kubeconfig", str(plane.kubeconfig))
     dry = podgate(*options, "--dry-run", "-o", "json")
