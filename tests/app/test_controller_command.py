@@ -210,7 +210,41 @@ async def test_resume_version_is_written_with_the_lease(
         await controller.wait_for_status(leads=True)
         await wait_until(lambda: "annotations" in (fake.find_stored(LEASES, LEADER) or {})["metadata"])
         annotations = (fake.find_stored(LEASES, LEADER) or {})["metadata"]["annotations"]
-        assert set(annotations) == {"podgate.io/watched-version", "podgate.io/watched-since"}
+        assert set(annotations) == {
+            "podgate.io/watched-version",
+            "podgate.io/watched-since",
+            "podgate.io/watched-store",
+        }
+
+
+@pytest.mark.parametrize("command", ["FLUSHALL", "PING"])
+@pytest.mark.parametrize("redis_program", usual_names()[:1], indirect=True)
+async def test_next_leader_notices_what_redis_has_lost_while_none_led(
+    fake: FakeApiServer, tmp_path: Path, redis_server: RedisServer, command: str
+) -> None:
+    async with store(redis_server) as counters:
+        await counters.acquire(Acquire(plan(), "shop", "u1", {"pods": 1}, "user:alice", name="first"))
+    async with run_controller(tmp_path, redis_server):
+        await wait_until(lambda: "ring:web" in find_annotation(fake, "podgate.io/watched-store"))
+    redis_server.cli(command)
+    since = find_annotation(fake, "podgate.io/watched-since")
+    async with run_controller(tmp_path, redis_server) as following:
+        await following.wait_for_status(leads=True)
+        if command == "FLUSHALL":
+            await wait_until(lambda: find_annotation(fake, "podgate.io/watched-since") != since)
+        else:
+            renewed = find_renewal(fake)
+            await wait_until(lambda: find_renewal(fake) != renewed)
+            assert find_annotation(fake, "podgate.io/watched-since") == since
+
+
+def find_annotation(fake: FakeApiServer, name: str) -> str:
+    metadata = (fake.find_stored(LEASES, LEADER) or {}).get("metadata", {})
+    return str(metadata.get("annotations", {}).get(name, ""))
+
+
+def find_renewal(fake: FakeApiServer) -> str:
+    return str((fake.find_stored(LEASES, LEADER) or {})["spec"]["renewTime"])
 
 
 async def test_server_with_the_memory_store_tracks_pods(fake: FakeApiServer, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from tests.chaos.report import format_schedule, summarize
 from tests.chaos.run import Drawn, Run
 
 SECONDS = float(os.environ.get("PODGATE_TEST_CHAOS", "90"))
-# In its schedule no data of Redis is lost while no controller leads: the next one does not notice (docs/controller.md).
 SEED = int(os.environ.get("PODGATE_TEST_SEED", "1049"))
 
 

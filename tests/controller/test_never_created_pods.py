@@ -223,6 +223,25 @@ async def test_next_leader_refunds_no_pod_of_the_former_that_replicas_charge_aga
     assert simulation.reported.refunded == {("web", "NeverCreated"): 1}, "what was charged in this term can be proven"
 
 
+async def test_next_leader_refunds_no_pod_charged_before_a_loss_that_only_the_former_has_noticed() -> None:
+    simulation = await watching_simulation()
+    simulation.wait(10)
+    await simulation.create("brief")
+    simulation.cluster.delete("brief")
+    await simulation.run_all()
+    simulation.store = UnreliableStore(simulation.clock)
+    await simulation.admit(pod("brief"))
+    simulation.wait(10)
+    simulation.controller.on_lost()
+    simulation.renew()
+    simulation.change_leader()
+    simulation.wait(61)
+    for _ in range(3):
+        await simulation.run_all()
+    assert simulation.reported.refunded == {}, "only the former leader knew that it existed"
+    assert simulation.reported.unproven == {"web": 1}
+
+
 async def test_refund_waits_until_a_loss_before_the_lookup_has_been_noticed() -> None:
     simulation = await watching_simulation()
     simulation.controller._refunds._timing = replace(WITHOUT_DELAYS, loss_seconds=2)

@@ -114,13 +114,14 @@ class ControllerProcess:
 
     async def _work(self, found: Mapping[str, str]) -> None:
         """Reconcile until cancelled, resuming the former leader's Pod watch if possible."""
-        from webhook.adapters.kubernetes import WatchedPods, parse_continuity  # noqa: PLC0415  it takes long to load
+        from webhook.adapters.kubernetes import WatchedPods, find_store, parse_continuity  # noqa: PLC0415  it takes long to load
 
         resume = parse_continuity(found)
         self._logs.write_event("info", "leading", resumes=resume is not None)
         reports = self._telemetry.build_watch_reports("pods")
         called_on_loss: list[Callable[[], None]] = []
         self._store.on_loss = partial(_call_each, called_on_loss)
+        self._store.losses.resume(find_store(found))
         watch = WatchedPods(self._client, self._clock, reports=reports, resume=resume)
         self._controller = build_controller(
             *(self._sources, watch, self._store, self._store.queue, self._counts, self._clock, self._telemetry),
@@ -144,7 +145,8 @@ class ControllerProcess:
     def _build_notes(self) -> Mapping[str, str]:
         from webhook.adapters.kubernetes import make_annotations  # noqa: PLC0415  as above
 
-        return make_annotations(self._controller.continuity() if self._controller is not None else None)
+        continuity = self._controller.continuity() if self._controller is not None else None
+        return make_annotations(continuity, self._store.losses.describe())
 
     def _list_unready(self) -> list[str]:
         """Return the reasons why this replica is not ready; waiting for the lease is none."""

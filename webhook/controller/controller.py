@@ -55,10 +55,16 @@ class Controller:
         self._relisted_us = 0
         """When the newest list was requested because the policy or labels had changed."""
         self._began_us = clock.now_us()
+        self._lost_us = 0
+        """When the store was last noticed to have lost data."""
 
     def on_lost(self) -> None:
-        """Refund no Pod that was charged before this term: the store has forgotten which of them existed."""
+        """Refund no Pod that was charged before this term: the store has forgotten which of them existed.
+
+        Of those of this term only this process knows it, so that a next leader refunds none that was charged until now.
+        """
         self._tracker.index.forget_before(self._began_us)
+        self._lost_us = self._clock.now_us()
 
     def continuity(self) -> Continuity | None:
         """Return the part of the watch whose Pods have all been sent to the store: the next leader resumes after it."""
@@ -66,7 +72,8 @@ class Controller:
         if reached is None or self._tracker.listed_turn is None:
             return None
         # Pods without a service are known to this process only; another policy may assign them to one.
-        since_us = max(reached.since_us, self._tracker.index.forgotten_until_us, self._relisted_us)
+        forgotten_us = max(self._tracker.index.forgotten_until_us, self._lost_us)
+        since_us = max(reached.since_us, forgotten_us, self._relisted_us)
         return Continuity(self._tracker.pending.resume_version(reached.version), since_us)
 
     async def run(self) -> None:

@@ -12,7 +12,7 @@ from tests.adapters.kubernetes.watching import Loops, Reported
 from tests.harness.fake_apiserver import NAMESPACES, PODS, FakeApiServer, hang, refuse, say, wait_until
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.kubernetes import ApiTiming, WatchedPods
-from webhook.adapters.kubernetes.pods import make_annotations, parse_continuity
+from webhook.adapters.kubernetes.pods import find_store, make_annotations, parse_continuity
 from webhook.core.kubernetes.pod import Pod
 from webhook.ports import Continuity, PodLookup
 
@@ -295,7 +295,9 @@ async def test_invalid_namespace_or_name_is_not_requested(
 
 def test_continuity_round_trips_through_annotations() -> None:
     reached = Continuity(123, 456)
-    assert parse_continuity(make_annotations(reached)) == reached
-    assert make_annotations(None) == {}
+    written = make_annotations(reached, "as it is")
+    assert (parse_continuity(written), find_store(written)) == (reached, "as it is")
+    assert make_annotations(None, "as it is") == {}, "the store of another moment would hide a loss"
+    assert find_store({}) == ""
     for broken in ({}, {"podgate.io/watched-version": "x", "podgate.io/watched-since": "1"}):
         assert parse_continuity(broken) is None

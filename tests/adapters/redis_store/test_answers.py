@@ -82,7 +82,7 @@ async def learn(answers: Sequence[tuple[Any, ...]], *, skips_repeated: bool) -> 
         if not skips_repeated:
             store._learned = None
     known = [store.find_last_breaker(plan) for plan in PLANS]
-    births = [store._losses.find_birth(store._plans.prepare(plan).keys.home, START_US) for plan in PLANS]
+    births = [store.losses.find_birth(store._plans.prepare(plan).keys.home, START_US) for plan in PLANS]
     await store.close()
     return known, births, len(losses), store.now_us()
 

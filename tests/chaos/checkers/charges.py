@@ -13,6 +13,7 @@ WITHDRAWN_SECONDS = 7.0
 """By then a replica has taken back what Redis charged for a Pod that it denied."""
 SKEW_SECONDS = 30.0
 """By how much clocks may differ where a watch is compared with a charge."""
+LEASE_TAKEN = "lease-taken"
 REFUNDED_SECONDS = 180.0
 """By then the controller has refunded what was never created: 60 s of absence, and its rounds."""
 
@@ -169,14 +170,14 @@ def _check_returned(facts: Facts, judge: Judge) -> None:
 
 
 def _is_unproven(facts: Facts, charged_at: float) -> bool:
-    """Return whether no leader can tell that a Pod was never created: its watch began after the charge."""
-    return bool(
-        facts.faults.list_active(
-            charged_at - SKEW_SECONDS,
-            charged_at + REFUNDED_SECONDS,
-            of=lambda span: facts.faults.is_of(span, {"controller", "kube-apiserver", "etcd"}),
-        )
-    )
+    """Return whether no leader can tell that a Pod was never created: its watch began after the charge.
+
+    So it is, too, where the store has lost data and somebody else held the Lease meanwhile.
+    """
+    faults = facts.faults
+    active = faults.list_active(charged_at - SKEW_SECONDS, charged_at + REFUNDED_SECONDS)
+    is_changed = any(span.kind == LEASE_TAKEN for span in active) and any(map(faults.loses_data, active))
+    return is_changed or any(faults.is_of(span, {"controller", "kube-apiserver", "etcd"}) for span in active)
 
 
 def _check_dry_runs(facts: Facts, judge: Judge) -> None:

@@ -24,7 +24,7 @@ from webhook.adapters.kubernetes.plain_ports import ClusterPlainPort, LeaderPlai
 from webhook.adapters.kubernetes.pod_evictions import KubernetesEvictions
 from webhook.adapters.kubernetes.pod_gates import PodGates, open_gates
 from webhook.adapters.kubernetes.pod_wakes import RequestedWakes, WakeConfigMap
-from webhook.adapters.kubernetes.pods import WatchedPods, make_annotations, parse_continuity
+from webhook.adapters.kubernetes.pods import WatchedPods, find_store, make_annotations, parse_continuity
 from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
 from webhook.adapters.kubernetes.policy_parts import ConfigMapParts, read_whole
 from webhook.adapters.kubernetes.policy_revisions import ControllerRevisions
@@ -80,6 +80,7 @@ __all__ = [
     "WatchedPods",
     "WebhookConfigurations",
     "connect",
+    "find_store",
     "load_kubeconfig",
     "make_annotations",
     "open_gates",

@@ -27,6 +27,8 @@ from webhook.support.condition import Condition
 VERSION = "podgate.io/watched-version"
 SINCE = "podgate.io/watched-since"
 """Annotations from which the next watcher resumes: a resourceVersion, and microseconds since the Unix epoch."""
+STORE = "podgate.io/watched-store"
+"""Annotation by which the next watcher notices that the store has lost data since; only the store reads it."""
 
 _PODS = Collection(
     item=Pod,
@@ -200,14 +202,22 @@ class WatchedPods:
         self._continuity = None
 
 
-def make_annotations(continuity: Continuity | None) -> Mapping[str, str]:
-    """Return the annotations for the next watcher."""
+def make_annotations(continuity: Continuity | None, store: str = "") -> Mapping[str, str]:
+    """Return the annotations for the next watcher. `store` describes the store as of the same moment.
+
+    The store is never described alone: a loss that this watcher knows of would be one that the next one must notice.
+    """
     if continuity is None:
         return {}
-    return {VERSION: str(continuity.version), SINCE: str(continuity.since_us)}
+    return {VERSION: str(continuity.version), SINCE: str(continuity.since_us), STORE: store}
 
 
 def parse_continuity(written: Mapping[str, str]) -> Continuity | None:
     """Parse the annotations; None if they are absent or invalid."""
     version, since_us = parse_version(written.get(VERSION, "")), parse_version(written.get(SINCE, ""))
     return Continuity(version, since_us) if version and since_us else None
+
+
+def find_store(written: Mapping[str, str]) -> str:
+    """Return the description of the store in the annotations, "" without one."""
+    return written.get(STORE, "")

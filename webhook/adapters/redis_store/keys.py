@@ -54,6 +54,11 @@ class PlanKeys:
         return self.pods + uid
 
 
+def tag_of(key: str) -> str:
+    """Return the tag of a key that has one."""
+    return key.partition("{")[2].partition("}")[0]
+
+
 def all_of(cluster: str) -> str:
     """Return the pattern of all keys of a cluster, with a tag or without, but for the counters that clusters share."""
     return f"podgate:*v1:{cluster}:*"

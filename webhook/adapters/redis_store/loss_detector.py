@@ -3,15 +3,26 @@
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
+from webhook.adapters.redis_store.keys import tag_of
 from webhook.adapters.redis_store.plans import PreparedPlan
 from webhook.adapters.redis_store.store_clock import StoreClock
 
 
-class LossDetector:
-    """Calls `on_loss` at once. Times are the store's, in microseconds."""
+class _KnownStore(msgspec.Struct, frozen=True):
+    """What a detector knows, for another process: run_ids by node, and births as `LossDetector` has them."""
 
-    def __init__(self, on_loss: Callable[[], None]) -> None:
+    processes: dict[str, str]
+    births: dict[str, tuple[int, int]]
+
+
+class LossDetector:
+    """Calls `on_loss` at once. Times are the store's, in microseconds. `find_lane` returns the node of a tag."""
+
+    def __init__(self, on_loss: Callable[[], None], find_lane: Callable[[str], str] = lambda _: "") -> None:
         self.on_loss = on_loss
+        self._find_lane = find_lane
         self._run_ids: Mapping[str, str] = {}
         self._births: dict[str, tuple[int, int]] = {}
         """By home: when its counters were created, and until when known charges count."""
@@ -47,6 +58,29 @@ class LossDetector:
         """Forget all other homes."""
         kept = set(homes)
         self._births = {home: known for home, known in self._births.items() if home in kept}
+
+    def describe(self) -> str:
+        """Return a text by which another process notices a loss from now on; "" if nothing is known.
+
+        It has one birth of each node, the one that counts longest: what empties a node re-creates all its counters.
+        """
+        if not self._run_ids and not self._births:
+            return ""
+        lasting: dict[str, str] = {}
+        for home in self._births:
+            lane = self._find_lane(tag_of(home))
+            if self._births[home][1] > self._births.get(lasting.get(lane, ""), (0, 0))[1]:
+                lasting[lane] = home
+        births = {home: self._births[home] for home in lasting.values()}
+        return msgspec.json.encode(_KnownStore(dict(self._run_ids), births)).decode()
+
+    def resume(self, described: str) -> None:
+        """Notice losses since another process described the store; a text that cannot be read changes nothing."""
+        try:
+            known = msgspec.json.decode(described, type=_KnownStore)
+        except msgspec.DecodeError:
+            return
+        self._run_ids, self._births = known.processes, known.births
 
     def _report(self) -> None:
         """Report one loss once, however many counters were re-created."""

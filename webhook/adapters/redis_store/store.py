@@ -75,8 +75,8 @@ class RedisStore:
         channel = channel_of(cluster)
         self._plans = PlanCache(cluster, channel if time_us is None else "")  # a replay publishes nothing
         self._cache = BreakerCache()
-        self._losses = LossDetector(self._on_loss)
-        self.settled = SettledMark(self._clock, self._losses)
+        self.losses = LossDetector(self._on_loss, transport.lane)
+        self.settled = SettledMark(self._clock, self.losses)
         caller = ScriptCaller(transport, cluster, self._clock, self._cache, self.settled, late_us)
         self._lanes = Lanes(transport.lane, caller, deadline_seconds, reports, self._cache.add_late)
         self._pods = RedisPodLedger(self._plans, self._lanes)
@@ -89,9 +89,9 @@ class RedisStore:
             transport.dial, channel, self._cache.on_announced, announcement_reports or reports
         )
         self._ticker = RedisTicker(
-            transport, self._plans, self._lanes, self._breakers, self._cache, self._losses, reports, self._on_missed
+            transport, self._plans, self._lanes, self._breakers, self._cache, self.losses, reports, self._on_missed
         )
-        transport.on_connected = self._losses.on_connected if time_us is None else None
+        transport.on_connected = self.losses.on_connected if time_us is None else None
 
     async def acquire(self, request: Acquire) -> Receipt:
         plan = request.plan
@@ -238,7 +238,7 @@ class RedisStore:
         self._breakers.learn(planned.plan, view, at_us)
         if planned.longest_us:
             counts_until_us = at_us + planned.longest_us if is_charged else None
-            self._losses.record_birth(planned.keys.home, born_us, at_us, counts_until_us)
+            self.losses.record_birth(planned.keys.home, born_us, at_us, counts_until_us)
 
     def _on_missed(self, plan: CounterPlan) -> None:
         self.on_missed(plan)  # set after this store was made
