@@ -122,7 +122,8 @@ class ExactLog:
         known = self._find_known(plan, request.uid, now_us)
         if known is not None and request.resize_from is None:
             used, _ = self._judge(request, {}, now_us)
-            return Receipt(now_us - time.ahead_us, repeated=True, used=used), {}
+            charged_us = 0 if known.event is None else known.event.at_us - time.ahead_us
+            return Receipt(now_us - time.ahead_us, repeated=True, used=used, charged_us=charged_us), {}
         asked = request.cost if request.resize_from is None else _compute_growth(request, known)
         used, over = self._judge(request, asked, now_us)
         enforced = plan.quota_mode is Mode.ENFORCE

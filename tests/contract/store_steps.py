@@ -19,7 +19,7 @@ class Store(CounterStore, GroupCharges, PodLedger, BreakerLedger, Protocol):
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool: ...
 
-    async def knows(self, request: Acquire) -> bool: ...
+    async def find_charged_us(self, request: Acquire) -> int | None: ...
 
 
 Step = tuple[Any, ...]
@@ -219,7 +219,7 @@ async def run_single_step(  # noqa: PLR0911  one answer for each kind of step
             at_us = None if ago_us is None else now_us - ago_us
             return await store.withdraw(Acquire(plan, namespace, uid, {"pods": 1}, ""), at_us)
         case ("knows", uid, peek):
-            return await store.knows(Acquire(plan, "x", uid, {"pods": 1}, "", peek=peek))
+            return await store.find_charged_us(Acquire(plan, "x", uid, {"pods": 1}, "", peek=peek))
         case ("record_outcomes", outcomes):
             return tuple(await store.record_outcomes(plan, outcomes))
         case ("snapshot", namespace):

@@ -9,7 +9,7 @@ from webhook.adapters.redis_store import RedisStore
 from webhook.core.breaker import Forcing, State
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.policy_fields import Mode
-from webhook.core.quota import HOUR_US, DeniedBy
+from webhook.core.quota import HOUR_US, Booking, DeniedBy
 from webhook.ports import CounterStore
 
 __all__ = ["clock", "store"]
@@ -63,6 +63,21 @@ async def test_repeated_uid_is_charged_once_and_a_denied_one_judged_again(store:
     await ask(store, plan, "b")
     await store.refund(plan, "a")
     assert (await ask(store, plan, "b")).charged
+
+
+async def test_repeated_answers_have_the_moment_of_the_charge(store: CounterStore, clock: HandClock) -> None:
+    plan = plan_of(window(60, pods=5))
+    first = await ask(store, plan, "a")
+    clock.sleep(3)
+    booked_us = store.now_us() - 2 * SECOND_US
+    await store.book(plan, [Booking("payments", "b", {"pods": 1}, booked_us)])
+    clock.sleep(4)
+    for peek in (True, False, False):
+        again = await ask(store, plan, "a", peek=peek)
+        assert (again.repeated, again.charged_us) == (True, first.at_us)
+        assert again.at_us == first.at_us + 7 * SECOND_US, "its own moment is that of the answer"
+    assert (await ask(store, plan, "b")).charged_us == booked_us
+    assert (first.charged_us, (await ask(store, plan, "c", peek=True)).charged_us) == (0, 0)
 
 
 async def test_uid_is_forgotten_after_its_time(store: CounterStore, clock: HandClock) -> None:

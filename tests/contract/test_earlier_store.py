@@ -23,7 +23,7 @@ from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import BreakerView, UnschedulablePlan
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.quota import CounterPlan
+from webhook.core.quota import CounterPlan, Receipt
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -64,6 +64,13 @@ def proposals(seen: Sequence[BreakerView], step: Step) -> Iterator[Step]:
         yield "propose", replace(view, generation=generation, passed=decided, alone=alone_since)
 
 
+def forget_moment(step: Step, answer: Any) -> Any:
+    """Return an answer as the earlier commit gives it: without the moment of a charge that was made before."""
+    if step[0] == "knows":
+        return answer is not None
+    return replace(answer, charged_us=None) if isinstance(answer, Receipt) else answer
+
+
 async def compare_turns(stage: Stage, earlier: EarlierStore, clock: HandClock, first: int, turns: list[Turn]) -> None:
     name, number, memory = stage.name(), first, MemoryStore(clock)
     plans = [plan_of_example(plan, name) for plan in PLANS]
@@ -89,9 +96,10 @@ async def compare_turns(stage: Stage, earlier: EarlierStore, clock: HandClock, f
         for asked in steps:
             if is_earlier and asked[0] not in NEW_STEPS:
                 answer = earlier.run(name, number, clock.us, asked)
+                expected = forget_moment(asked, await run(memory, plans, number, asked, clock.us))
             else:
                 answer = await run(stage.store, plans, number, asked, clock.us)
-            expected = await run(memory, plans, number, asked, clock.us)
+                expected = await run(memory, plans, number, asked, clock.us)
             assert plain(answer) == plain(expected), (is_earlier, asked)
         view = (await memory.snapshot(plans[number])).breaker
         seen += [view] if view is not None else []

@@ -48,7 +48,7 @@ async def test_charge_is_withdrawn_as_if_it_had_never_been_made(store: Store, *,
     assert await withdraw(store, "a", charged.at_us if is_known else None)
     assert await read_usage(store, PLAN) == {"": [0, 0]}
     assert await store.list_overdue(PLAN, 0, 9) == []
-    assert not await store.knows(Acquire(PLAN, "payments", "a", ONE, ""))
+    assert await store.find_charged_us(Acquire(PLAN, "payments", "a", ONE, "")) is None
     assert not await withdraw(store, "a", charged.at_us), "once"
     assert await store.book(PLAN, [Booking("payments", "a", ONE, charged.at_us)]) == 1, "a refunded one is not booked"
     assert await read_usage(store, PLAN) == {"": [1, 1]}
@@ -81,7 +81,7 @@ async def test_charge_that_another_call_has_confirmed_is_not_withdrawn(
 
 async def test_charge_that_was_asked_for_is_not_withdrawn(store: Store) -> None:
     charged = await ask(store, PLAN, "a")
-    assert await store.knows(Acquire(PLAN, "payments", "a", ONE, ""))
+    assert await store.find_charged_us(Acquire(PLAN, "payments", "a", ONE, "")) == charged.at_us
     assert not await withdraw(store, "a", charged.at_us)
     assert await read_usage(store, PLAN) == {"": [1, 1]}
 
@@ -89,7 +89,7 @@ async def test_charge_that_was_asked_for_is_not_withdrawn(store: Store) -> None:
 async def test_dry_run_confirms_nothing(store: Store) -> None:
     charged = await ask(store, PLAN, "a")
     assert (await ask(store, PLAN, "a", peek=True)).repeated
-    assert await store.knows(Acquire(PLAN, "payments", "a", ONE, "", peek=True))
+    assert await store.find_charged_us(Acquire(PLAN, "payments", "a", ONE, "", peek=True)) == charged.at_us
     assert await withdraw(store, "a", charged.at_us)
 
 

@@ -82,9 +82,9 @@ class SwitchableStore(MemoryStore):
         assert late is not None
         late.set_result(self.charged_us)
 
-    async def knows(self, request: Acquire) -> bool:
+    async def find_charged_us(self, request: Acquire) -> int | None:
         self._check()
-        return await super().knows(request)
+        return await super().find_charged_us(request)
 
     async def count_settled_replicas(self, _: CounterPlan, *, afresh: bool) -> int:
         self._check()

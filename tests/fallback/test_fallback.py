@@ -543,13 +543,13 @@ async def test_earlier_admission_survives_a_cached_denial_from_before_a_loss(sim
         await simulation.ask(uid=uid)
     assert (await simulation.ask()).refused is DeniedBy.QUOTA
     simulation.store.forget_all()
-    knows = simulation.store.knows
+    find = simulation.store.find_charged_us
 
-    async def look_up_after_loss(request: Acquire) -> bool:
+    async def look_up_after_loss(request: Acquire) -> int | None:
         simulation.guard.on_loss()
-        return await knows(request)
+        return await find(request)
 
-    simulation.store.knows = look_up_after_loss  # type: ignore[method-assign]
+    simulation.store.find_charged_us = look_up_after_loss  # type: ignore[method-assign]
     assert (await simulation.ask(uid="a")).repeated
 
 

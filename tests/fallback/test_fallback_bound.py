@@ -66,9 +66,9 @@ class Connection(MemoryStore):
         self._notice()
         return receipt
 
-    async def knows(self, request: Acquire) -> bool:
+    async def find_charged_us(self, request: Acquire) -> int | None:
         self._reach(request.plan)
-        return await super().knows(request)
+        return await super().find_charged_us(request)
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         self._reach(plan)

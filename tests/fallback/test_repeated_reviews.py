@@ -125,10 +125,29 @@ async def test_refunded_pod_is_not_admitted_again(simulation: Simulation) -> Non
     await simulation.ask_unavailable(DENY, "a", admitted=False)
 
 
-async def test_pod_that_another_replica_has_charged_is_not_booked_again_after_a_loss(simulation: Simulation) -> None:
-    """Its replica submits it, at its own time."""
+@pytest.mark.parametrize("is_looked_up", [False, True], ids=("judged", "looked up"))
+async def test_pod_that_another_replica_has_charged_is_booked_again_at_its_own_time_after_a_loss(
+    simulation: Simulation, *, is_looked_up: bool
+) -> None:
+    """Its replica may have ended meanwhile."""
+    charged = await simulation.ask(DENY, "a", guard=simulation.build_guard())
+    if is_looked_up:
+        for uid in "bcd":
+            await simulation.ask(DENY, uid, guard=simulation.build_guard())
+        assert (await simulation.ask(DENY)).refused is DeniedBy.QUOTA, "a cached denial"
+    simulation.sleep(20)
+    assert (await simulation.ask(DENY, "a")).charged_us == charged.at_us
+    simulation.store.forget_all()
+    simulation.guard.on_loss()
+    await simulation.wait_until_settled()
+    assert (await simulation.ask(DENY, "a", guard=simulation.build_guard())).charged_us == charged.at_us
+
+
+async def test_pod_that_was_charged_more_than_a_minute_ago_is_not_booked_again(simulation: Simulation) -> None:
     await simulation.ask(DENY, "a", guard=simulation.build_guard())
-    await simulation.ask(DENY, "a")
+    simulation.sleep(61)
+    assert (await simulation.ask(DENY, "a")).repeated
+    await simulation.guard.tick([DENY])
     simulation.store.forget_all()
     simulation.guard.on_loss()
     await simulation.wait_until_settled()

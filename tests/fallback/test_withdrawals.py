@@ -196,7 +196,7 @@ async def test_services_without_a_quota_give_the_probe_back(simulation: Simulati
     simulation.store.answer_late()
     await simulation.wait_until_settled()
     assert simulation.store.withdrawn == ["a"]
-    assert not await simulation.store.knows(simulation.request(plan, "a"))
+    assert await simulation.store.find_charged_us(simulation.request(plan, "a")) is None
 
 
 async def test_limits_of_a_window_are_free_again_in_the_next_acquire(simulation: Simulation) -> None:

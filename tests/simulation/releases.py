@@ -201,7 +201,7 @@ class Releases(Simulation):
 
     def _is_charged(self, pod: _Gated) -> bool:
         request = Acquire(PLANS[pod.waiting.service], "x", pod.waiting.uid, {}, "user:x", peek=True)
-        return call(self.store.knows(request))
+        return call(self.store.find_charged_us(request)) is not None
 
     def _confirm(self, leader: _Leader, waiting: WaitingPod, receipt: Receipt | None) -> bool:
         if receipt is None or not receipt.charged:

@@ -24,7 +24,7 @@ def test_each_simulation_has_planted_defects() -> None:
 
 def test_a_failing_history_is_shown_with_the_command_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A charge that is made twice needs no fault of a clock, and no crash."""
-    next(defect for defect in DEFECTS if "confirms_charge" in str(defect)).plant(monkeypatch)
+    next(defect for defect in DEFECTS if "find_confirmed" in str(defect)).plant(monkeypatch)
     failed = next(history for seed in range(9) if (history := run_history(Charges, str(seed))).error)
     shortest = shrink(failed)
     assert not {Fault.CLOCK, Fault.CRASH} & shortest.faults

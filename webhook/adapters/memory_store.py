@@ -49,9 +49,9 @@ class MemoryStore:
     async def acquire_group(self, request: AcquireGroup) -> Receipt:
         return group_charge.acquire_group(self._find_state(request.plan, keep=True), request, self._clock.now_us())
 
-    async def knows(self, request: Acquire) -> bool:
-        """Whether a Pod was charged and not refunded."""
-        return operations.knows(self._find_state(request.plan), request, self._clock.now_us())
+    async def find_charged_us(self, request: Acquire) -> int | None:
+        """Return when a Pod was charged; None if it was not, or was refunded."""
+        return operations.find_charged_us(self._find_state(request.plan), request, self._clock.now_us())
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:
         return operations.withdraw(self._find_state(request.plan), request, charged_us, self._clock.now_us())

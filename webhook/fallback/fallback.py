@@ -219,13 +219,13 @@ class StoreFallback:
     async def _find_known(self, request: Acquire) -> Receipt | None:
         """Return the answer for a Pod that any replica has admitted already; None for one that may be denied."""
         try:
-            known = request.resize_from is None and await self._inner.knows(request)
+            charged_us = None if request.resize_from is not None else await self._inner.find_charged_us(request)
         except StoreUnavailableError as error:
             raise NoStoreAnswerError(*error.failure, sent=False) from error  # a query: it charges nothing later
         # During the query a loss may have been noticed.
-        if not known:
+        if charged_us is None:
             return self._find_in_backlog(request)
-        answer = Receipt(self.now_us(), repeated=True)
+        answer = Receipt(self.now_us(), repeated=True, charged_us=charged_us)
         self._remember(request, answer)
         self._reconciler.keep_charge(request.plan, request.uid)
         return answer
@@ -246,6 +246,6 @@ class StoreFallback:
         if receipt.charged and request.resize_from is None:
             self._outage.recent.add(request, receipt.at_us)
         elif receipt.repeated:
-            self._outage.recent.confirm(request, receipt.at_us)
+            self._outage.recent.confirm(request, receipt.at_us, receipt.charged_us)
         elif receipt.refused is DeniedBy.QUOTA:
             self._denied.keep(request, receipt, self._clock.now_us(), max(0, self.now_us() - receipt.at_us))

@@ -87,8 +87,8 @@ class RecentAdmissions:
         self._was_read = False
         self._count = 0
         """Admissions of packed pages."""
-        self._confirmed: dict[str, _Admission] = {}
-        """Pods that had been charged before this replica admitted them; the oldest first."""
+        self._confirmed: dict[str, tuple[Acquire, int, int]] = {}
+        """Pods that had been charged before this replica admitted them, with both times; the oldest first."""
         self._swept_us = 0
 
     def __contains__(self, uid: str) -> bool:
@@ -107,10 +107,13 @@ class RecentAdmissions:
         if len(self._open) > RECENT_MAX // _PAGES:
             self._pack()
 
-    def confirm(self, request: Acquire, at_us: int) -> None:
-        """Add a Pod that was charged before: `list_all` omits it, because its time is not known."""
+    def confirm(self, request: Acquire, at_us: int, charged_us: int) -> None:
+        """Add a Pod that is admitted now, and was charged before; `charged_us` is 0 if that time is not known.
+
+        Its replica may have ended, or remember another time: of a call that the store carried out late.
+        """
         if request.resize_from is None and not request.peek:
-            self._confirmed[request.uid] = request, at_us
+            self._confirmed[request.uid] = request, at_us, charged_us
             if len(self._confirmed) > CONFIRMED_MAX:
                 del self._confirmed[next(iter(self._confirmed))]
 
@@ -139,16 +142,18 @@ class RecentAdmissions:
             }
 
     def list_all(self) -> Iterator[tuple[Acquire, int]]:
-        """Yield the admissions with their time by the store's clock; most have no source."""
+        """Yield the admissions with the time of their charge by the store's clock, if known; most have no source."""
         last: dict[str, _Admission | None] = {}
         for page, rows in self._list_pages():
             for uid, row in rows.items():
                 last[uid] = None if row is None else page.unpack(uid, row)
         last.update(self._open)
+        last.update({uid: (request, at_us) for uid, (request, _, at_us) in self._confirmed.items() if at_us})
         yield from (found for found in last.values() if found is not None and self._counts(found[1]))
 
     def _find(self, uid: str) -> _Admission | None:
-        found = self._confirmed.get(uid) or self._find_charged(uid)
+        confirmed = self._confirmed.get(uid)
+        found = self._find_charged(uid) if confirmed is None else confirmed[:2]
         return found if found is not None and self._counts(found[1]) else None
 
     def _find_charged(self, uid: str) -> _Admission | None:

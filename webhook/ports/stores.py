@@ -79,10 +79,10 @@ class CounterStore(Protocol):
 class SharedStore(CounterStore, Protocol):
     """Additional operations of a store that several replicas share."""
 
-    async def knows(self, request: Acquire) -> bool:
-        """Whether a Pod was charged, by any replica, and not refunded: then it may not be denied.
+    async def find_charged_us(self, request: Acquire) -> int | None:
+        """Return when any replica charged a Pod: then it may not be denied. None if none did, or it was refunded.
 
-        As in a repeated Acquire that confirms the charge, unless it is a `peek`.
+        0 if the moment is not known. As in a repeated Acquire that confirms the charge, unless it is a `peek`.
         """
         ...
 

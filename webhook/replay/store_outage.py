@@ -18,8 +18,8 @@ _WITHOUT_IO = frozenset({"find_known_breaker", "find_last_breaker", "now_us"})
 class ReplayStore(CounterStore, GroupCharges, PodLedger, BreakerLedger, Protocol):
     """The store of a replay."""
 
-    async def knows(self, request: Acquire) -> bool:
-        """Return whether a Pod was charged and not refunded."""
+    async def find_charged_us(self, request: Acquire) -> int | None:
+        """Return when a Pod was charged; None if it was not, or was refunded."""
         ...
 
 

@@ -77,7 +77,7 @@ async def learn(answers: Sequence[tuple[Any, ...]], *, skips_repeated: bool) -> 
     store.on_loss = lambda: losses.append(1)
     for number, (plan, at_us, view, charged, peek, born_us) in enumerate(answers):
         used = [0] * len(plan.limits)
-        transport.result = at_us, 0, 0, charged and not peek, False, used, [], view, False, born_us
+        transport.result = at_us, 0, 0, charged and not peek, False, used, [], view, False, born_us, 0
         await store.acquire(Acquire(plan, "payments", f"{number}", {"pods": 1}, "user:x", peek))
         if not skips_repeated:
             store._learned = None

@@ -185,11 +185,11 @@ async def test_pod_is_known_to_every_replica_until_its_refund(
     redis_server: RedisServer,
 ) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
-        assert not await one.store.knows(Acquire(PLAN, "shop", "known", {"pods": 1}, "", peek=True))
+        assert await one.store.find_charged_us(Acquire(PLAN, "shop", "known", {"pods": 1}, "", peek=True)) is None
         assert await other.ask(uid="known")
-        assert await one.store.knows(Acquire(PLAN, "shop", "known", {"pods": 1}, "", peek=True))
+        assert await one.store.find_charged_us(Acquire(PLAN, "shop", "known", {"pods": 1}, "", peek=True))
         await other.store.refund(PLAN, "known")
-        assert not await one.store.knows(Acquire(PLAN, "shop", "known", {"pods": 1}, "", peek=True))
+        assert await one.store.find_charged_us(Acquire(PLAN, "shop", "known", {"pods": 1}, "", peek=True)) is None
 
 
 async def test_first_contact_with_cluster_nodes_is_no_loss(redis_cluster: RedisCluster) -> None:

@@ -116,7 +116,14 @@ def answer(**values: Any) -> list[Any]:
 
 
 def test_receipt_is_read_by_the_names_of_its_answer() -> None:
-    figures: Mapping[str, Any] = {"at_us": 7, "charged": False, "repeated": False, "used": [9, 8], "born_us": 5}
+    figures: Mapping[str, Any] = {
+        "at_us": 7,
+        "charged": False,
+        "repeated": False,
+        "used": [9, 8],
+        "born_us": 5,
+        "charged_us": 3,
+    }
     over = [{"number": 1, "used": 9, "asked": 1, "free_at_us": 60, "surge": 0, "own_used": 0, "kept": 0}]
     entries = [[entry[name] for name in PASSED["OVER"]] for entry in over]
     result = answer(**figures, refused=2, would=1, over=entries, view=True, moves=False)

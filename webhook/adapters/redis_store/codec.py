@@ -112,10 +112,10 @@ def encode_view(view: BreakerView) -> tuple[Any, ...]:
 def decode_receipt(plan: CounterPlan, result: Sequence[Any], cost: Cost) -> Receipt:
     """Return the receipt of an acquire; `cost` is the requested cost."""
     # The fields of AcquireAnswer, by position because an answer is decoded for each Pod.
-    at_us, refused, would, charged, repeated, used, figures, view, moves, _ = result
+    at_us, refused, would, charged, repeated, used, figures, view, moves, _, charged_us = result
     if not (refused or would or moves):
         known = _NEW if view is True else decode_view(view)
-        return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, breaker=known)
+        return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, breaker=known, charged_us=charged_us)
     over = tuple([_decode_over(plan, OverEntry(*figure), cost) for figure in figures])
     return Receipt(
         at_us=at_us,

@@ -83,9 +83,9 @@ def find_charge(planned: PreparedPlan, uid: str) -> ScriptOperation:
     return _make_operation(planned, "find_charge", pod_key=planned.keys.pod(uid))
 
 
-def knows(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
+def find_charged_us(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
     """Find out whether a Pod is charged, and confirm that."""
-    return _make_operation(planned, "knows", pod_key=planned.keys.pod(request.uid), peek=request.peek)
+    return _make_operation(planned, "find_charged_us", pod_key=planned.keys.pod(request.uid), peek=request.peek)
 
 
 def find_place(planned: PreparedPlan, uid: str) -> ScriptOperation:

@@ -113,10 +113,11 @@ class RedisStore:
         self._learn((planned, receipt.at_us, view, receipt.charged, result[_BORN]))
         return receipt
 
-    async def knows(self, request: Acquire) -> bool:
+    async def find_charged_us(self, request: Acquire) -> int | None:
         plan = request.plan
-        (known,) = await self._lanes.get_lane(plan.tag).ask(operations.knows(self._plans.prepare(plan), request))
-        return bool(known)
+        asked = operations.find_charged_us(self._plans.prepare(plan), request)
+        (charged_us,) = await self._lanes.get_lane(plan.tag).ask(asked)
+        return None if charged_us is False else int(charged_us)
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:
         asked = operations.withdraw(self._plans.prepare(request.plan), request, charged_us)

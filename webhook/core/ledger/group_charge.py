@@ -4,7 +4,7 @@ from webhook.core.ledger import store_time
 from webhook.core.ledger.breaker_operations import BreakerScript
 from webhook.core.ledger.charge import charge_pod, compute_more_standing
 from webhook.core.ledger.live_pods import LiveAmounts
-from webhook.core.ledger.operations import build_receipt, confirms_charge, split_by_mode
+from webhook.core.ledger.operations import build_receipt, find_confirmed, split_by_mode
 from webhook.core.ledger.tag_state import NO_COST, TagState
 from webhook.core.quota import Acquire, AcquireGroup, CounterPlan, DeniedBy, Receipt, sum_costs
 
@@ -22,8 +22,8 @@ def acquire_group(state: TagState, request: AcquireGroup, reading_us: int) -> Re
     now_us = clock.now(reading_us)
     breaker = BreakerScript(state, plan, now_us)
     new = _build_acquires(request)
-    known_charges = [confirms_charge(state, pod, now_us) for pod in new]  # each is confirmed
-    if any(known_charges):
+    known_charges = [find_confirmed(state, pod, now_us) for pod in new]  # each is confirmed
+    if any(known is not None for known in known_charges):
         used, _ = state.judge(plan, scope, NO_COST, now_us)
         known = Receipt(now_us, repeated=True, used=tuple(used), breaker=breaker.view())
         return store_time.convert_receipt(clock, known)

@@ -46,9 +46,11 @@ def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
 def _acquire_pod(state: TagState, request: Acquire, now_us: int) -> Receipt:
     plan, scope = request.plan, request.plan.scope_of(request)
     breaker = BreakerScript(state, plan, now_us)
-    if confirms_charge(state, request, now_us):
+    known = find_confirmed(state, request, now_us)
+    if known is not None:
         used, _ = state.judge(plan, scope, NO_COST, now_us)
-        return Receipt(now_us, repeated=True, used=tuple(used), breaker=breaker.view())
+        charged_us = known.charged_at_us
+        return Receipt(now_us, repeated=True, used=tuple(used), breaker=breaker.view(), charged_us=charged_us)
 
     refused: DeniedBy | None = None
     would_refuse: tuple[DeniedBy, ...] = ()
@@ -194,17 +196,19 @@ def snapshot(state: TagState, plan: CounterPlan, reading_us: int, namespace: str
     )
 
 
-def knows(state: TagState, request: Acquire, reading_us: int) -> bool:
-    """Whether a Pod was charged and not refunded; unless it is a `peek`, that confirms the charge."""
-    return confirms_charge(state, request, state.find_clock(request.plan).now(reading_us))
+def find_charged_us(state: TagState, request: Acquire, reading_us: int) -> int | None:
+    """Return when a Pod was charged, None if it is not; unless it is a `peek`, that confirms the charge."""
+    clock = state.find_clock(request.plan)
+    known = find_confirmed(state, request, clock.now(reading_us))
+    return None if known is None else clock.convert_to_store(known.charged_at_us)
 
 
-def confirms_charge(state: TagState, request: Acquire, now_us: int) -> bool:
-    """Return whether a Pod is charged; unless the request is a `peek`, that confirms the charge."""
+def find_confirmed(state: TagState, request: Acquire, now_us: int) -> PodRecord | None:
+    """Return the record of a Pod that is charged; unless the request is a `peek`, that confirms the charge."""
     known = state.find_pod(request.uid, now_us)
     if known is not None and not request.peek:
         _confirm(state, request.uid, known, now_us)
-    return known is not None
+    return known
 
 
 def _confirm(state: TagState, uid: str, record: PodRecord, now_us: int) -> None:

@@ -57,6 +57,7 @@ def convert_receipt(clock: TagClock, made: Receipt) -> Receipt:
     return replace(
         made,
         at_us=clock.convert_to_store(made.at_us),
+        charged_us=clock.convert_to_store(made.charged_us),
         over=over,
         free_at_us=find_free_at_us(over),
         breaker=convert_view(clock, made.breaker),

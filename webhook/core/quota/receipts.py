@@ -173,6 +173,7 @@ class Receipt(Struct, frozen=True, gc=False):
     `refused` is the enforced denial; `would_refuse` names every guard in Warn or Audit that objected.
     `used` is what each of the plan's `limits` holds after the answer. `over` are the limits that the Pod exceeds;
     `free_at_us` is the moment from which all of them could hold it. `at_us` is the store's time of the answer.
+    `charged_us` is the store's time of the charge that a repeated Acquire has found; 0 if it is not known.
     `local`: the store gave no answer; this replica decided by its replica share.
     """
 
@@ -187,6 +188,7 @@ class Receipt(Struct, frozen=True, gc=False):
     breaker: BreakerView | None = None
     transitions: tuple[Transition, ...] = ()
     local: bool = False
+    charged_us: int = 0
 
 
 class ServiceSnapshot(Struct, frozen=True):

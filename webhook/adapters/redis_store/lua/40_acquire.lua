@@ -33,7 +33,7 @@ local function acquire(plan, reading, strings, ACQUIRE_FIELDS)
     return ACQUIRE_ANSWER{
       at_us = shown(home, now), refused = 0, would = 0, charged = false, repeated = true, used = used, over = NOTHING,
       view = plan.has_rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0)), moves = false,
-      born_us = home.born,
+      born_us = home.born, charged_us = shown(home, known[POD_CHARGED_AT]),
     }
   end
 
@@ -74,5 +74,6 @@ local function acquire(plan, reading, strings, ACQUIRE_FIELDS)
   return ACQUIRE_ANSWER{
     at_us = now - home.offset, refused = refused, would = would, charged = refused == 0 and not peek, repeated = false,
     used = used, over = over, view = view, moves = reported, born_us = home.born,
+    charged_us = 0,
   }
 end

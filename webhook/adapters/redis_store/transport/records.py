@@ -120,7 +120,10 @@ class OutcomeEntry(NamedTuple):
 
 
 class AcquireAnswer(NamedTuple):
-    """Result of `acquire` and `resize`. `refused`: the guard that denied; `would`: sum of those that only object."""
+    """Result of `acquire` and `resize`. `refused`: the guard that denied; `would`: sum of those that only object.
+
+    `charged_us`: of one Pod's repeated acquire, when it was charged; else 0.
+    """
 
     at_us: int
     refused: int
@@ -132,6 +135,7 @@ class AcquireAnswer(NamedTuple):
     view: Any
     moves: Any
     born_us: int
+    charged_us: int
 
 
 class BreakerAnswer(NamedTuple):

@@ -84,7 +84,7 @@ OPERATIONS: Mapping[str, Names] = {
         *("scope", "place", "cost_text", "created_at", "is_live", "is_sure"),
     ),
     "find_charge": ("pod_key",),
-    "knows": ("pod_key", "peek"),
+    "find_charged_us": ("pod_key", "peek"),
     "find_place": ("pod_key",),
     "refund": ("own_key", "pod_key", "home_key", "breaker_key", "live_key", "pool_live_key"),
     "withdraw": ("own_key", "pod_key", "home_key", "breaker_key", "live_key", "pool_live_key", "scope", "at"),

@@ -1,4 +1,4 @@
--- Operations on the charge of one Pod: `knows`, `refund`, `withdraw`, `book` and resizes of `ledger/operations.py`, on
+-- Operations on the charge of one Pod: `find_charged_us`, `refund`, `withdraw`, `book` and resizes of `ledger/operations.py`, on
 -- Redis. Each has the values that `script.py` names, after the plan, the time and the strings; `X_key` is a key's number.
 
 local breaker = module('breaker')
@@ -45,15 +45,16 @@ local function find_charge(plan, reading, strings, FIND_CHARGE_FIELDS)
   return p and CHARGE_ANSWER{service = p[POD_SERVICE], scope = p[POD_SCOPE], fleet = p[POD_FLEET]} or {}
 end
 
--- Whether a Pod is charged; unless it is a `peek`, that confirms the charge.
-local function knows(plan, reading, strings, KNOWS_FIELDS)
-  local now = time_of(hash_of(plan.home), reading)
+-- Return when a Pod was charged, false if it is not; unless it is a `peek`, that confirms the charge.
+local function find_charged_us(plan, reading, strings, FIND_CHARGED_US_FIELDS)
+  local home = hash_of(plan.home)
+  local now = time_of(home, reading)
   pod_key = KEYS[pod_key]
   local p = pod_of(pod_key, strings, now)
   if p and not peek then
     module('waits').confirm(plan, uid_of(plan, pod_key), p, now)
   end
-  return {p ~= nil}
+  return {p and shown(home, p[POD_CHARGED_AT]) or false}
 end
 
 -- Refund, once, the charge of a Pod that was never created, and free its probe lease. The keys are those of the charge,
@@ -179,7 +180,7 @@ local function resize(plan, reading, strings, RESIZE_FIELDS)
   local home, view = b.home, plan.breaker and breaker.seen(r, plan, b.home, now)
   return ACQUIRE_ANSWER{
     at_us = shown(home, now), refused = refused, would = would, charged = writes and any, repeated = false, used = used,
-    over = over, view = view, moves = false, born_us = home.born,
+    over = over, view = view, moves = false, born_us = home.born, charged_us = 0,
   }
 end
 

@@ -73,5 +73,6 @@ local function acquire_group(plan, reading, strings, ...)
     at_us = shown(home, now), refused = refused, would = would, charged = first ~= nil and refused == 0,
     repeated = first == nil, used = used, over = over, view = rules and breaker.seen(r, plan, home, now),
     moves = first and #moves > 0 and breaker.show_moves(moves, home) or false, born_us = home.born,
+    charged_us = 0,
   }
 end

@@ -221,8 +221,8 @@ local function reset_windows(plan, reading, _, RESET_WINDOWS_FIELDS)
 end
 
 return {
-  words_of = words_of, observe_clock = observe_clock, find_charge = find_charge, knows = knows, refund = refund,
-  withdraw = withdraw, resize = resize, book = book, acquire_group = acquire_group, record_outcomes = record_outcomes,
+  words_of = words_of, observe_clock = observe_clock, find_charge = find_charge, find_charged_us = find_charged_us,
+  refund = refund, withdraw = withdraw, resize = resize, book = book, acquire_group = acquire_group, record_outcomes = record_outcomes,
   record_start = record_start, apply_override = apply_override, propose = propose, suppress_quota_events = suppress_quota_events,
   snapshot = snapshot, tick = tick, compare = compare, list_counting_scopes = list_counting_scopes, probe = probe,
   observe = observe, list_overdue = list_overdue, count_settled = count_settled, find_place = find_place,
