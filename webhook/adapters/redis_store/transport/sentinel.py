@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
@@ -35,6 +36,8 @@ class Sentinels:
         self._order = list(url.addresses)
         self.dialled: RedisAddress | None = None
         """The primary of the connection that takes calls."""
+        self._apart: WeakKeyDictionary[RespStream, RedisAddress] = WeakKeyDictionary()
+        """The other connections to a primary that are in use, and its address."""
 
     async def dial(self) -> RespStream:
         """Return a connection to the current primary, for calls."""
@@ -43,7 +46,16 @@ class Sentinels:
 
     async def dial_apart(self) -> RespStream:
         """Return another connection to the current primary."""
-        return await self._connect(await self.find_primary())
+        primary = await self.find_primary()
+        stream = await self._connect(primary)
+        self._apart[stream] = primary
+        return stream
+
+    def drop_apart(self, primary: RedisAddress) -> None:
+        """Disconnect the other connections from any former primary: it may accept writes for seconds."""
+        for stream, address in [*self._apart.items()]:
+            if address != primary:
+                stream.close()
 
     async def _connect(self, address: RedisAddress) -> RespStream:
         connection = await dial_server(
@@ -101,7 +113,9 @@ class SentinelTransport(ServerTransport):
     async def run_ids(self) -> Mapping[str, str]:
         with suppress(RedisError, OSError, TimeoutError):  # without Sentinels the primary still serves
             async with asyncio.timeout(_SENTINEL_SECONDS):
-                if await self._sentinels.find_primary() != self._sentinels.dialled:
+                primary = await self._sentinels.find_primary()
+                self._sentinels.drop_apart(primary)
+                if primary != self._sentinels.dialled:
                     await self._connection.drop()
         return await super().run_ids()
 
