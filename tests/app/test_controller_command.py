@@ -190,6 +190,32 @@ async def test_one_of_two_controllers_leads_and_the_other_stands_by(
             assert await first.process.wait() == 0
 
 
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize("redis_program", usual_names()[:1], indirect=True)
+async def test_controller_that_stands_by_shows_whether_redis_responds_now(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    async with run_controller(tmp_path, redis_server) as first:
+        await first.wait_for_status(leads=True)
+        async with run_controller(tmp_path, redis_server) as second:
+            await second.wait_for_status(leads=False)
+            redis_server.kill()
+            for controller in (first, second):
+                await wait_for_row(controller, "podgate_store_up 0.0")
+                assert (await controller.status())["store"]["error"]
+            redis_server.start()
+            for controller in (first, second):
+                await wait_for_row(controller, "podgate_store_up 1.0")
+                assert (await controller.status())["store"]["error"] == ""
+            assert not (await second.status())["leads"]
+
+
+async def wait_for_row(controller: ControllerProcess, row: str) -> None:
+    async with asyncio.timeout(HANG_SECONDS):
+        while row not in (await controller.get("/metrics"))[1].splitlines():  # noqa: ASYNC110  another process sets no event
+            await asyncio.sleep(0.1)
+
+
 async def test_controller_that_cannot_request_its_lease_is_not_ready(
     fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
 ) -> None:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 VERSION = version("podgate")
 _STORE_SECONDS = 2.0
 """Deadline of the controller's store operations: no admission waits for them."""
+_STANDBY_SECONDS = 5.0
+"""Interval of the questions to the store while this process stands by: status and metrics are no older."""
 
 
 class ControllerProcess:
@@ -79,6 +81,7 @@ class ControllerProcess:
             self._store.follow,
             self._events,
             self._lead,
+            self._check_store,
             *self._list_certificate_loops(),
         )
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
@@ -108,6 +111,14 @@ class ControllerProcess:
         """Return the loop that maintains certificates. It needs neither policy nor store: new servers wait for it."""
         certificates = self._sources.certificates
         return (partial(certificates.run, lambda: not self._lease.obstacle),) if certificates is not None else ()
+
+    async def _check_store(self) -> None:
+        """Ask the store now and then while nothing else does, so that status and metrics say whether it responds."""
+        while True:
+            await asyncio.sleep(_STANDBY_SECONDS)
+            compiled = self._sources.policies.get_current()
+            if self._controller is None and compiled is not None:
+                await self._store.check_lanes(compiled.list_breakers())
 
     async def _lead(self) -> None:
         await self._lease.lead(self._work)

@@ -10,6 +10,7 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError
 from tests.core.plans import plan_of, window
 from webhook.adapters.redis_store import lane as lanes
 from webhook.adapters.redis_store.lane import Lane
+from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.operations import ScriptOperation
 from webhook.adapters.redis_store.plans import PlanCache
 from webhook.errors import NoStoreAnswerError
@@ -413,3 +414,24 @@ async def test_deadline_of_an_operation_after_an_earlier_answer_is_its_own(serve
     assert asyncio.get_running_loop().time() - asked >= 0.499
     server.answers[1].set_result(None)
     await batch.close()
+
+
+async def test_failure_of_a_node_that_has_nothing_any_more_is_over(server: Server) -> None:
+    homes = {"tag": "first"}
+    nodes = Lanes(homes.__getitem__, server, 30, server.reports, lambda *_: None)
+    batch = nodes.get_lane("tag")
+    asked = batch.ask(operation("a"))
+    await server.wait_for_calls(1)
+    server.answers[0].set_exception(RedisConnectionError("gone"))
+    await failure(asked)
+    await server.wait_for_probes(1)
+    nodes.drop_moved()
+    assert len(server.messages) == 1, "it has its part still"
+    homes["tag"] = "second"
+    nodes.drop_moved()
+    assert server.messages[1].startswith("over: ")
+    assert nodes.get_lane("tag") is not batch
+    with pytest.raises(NoStoreAnswerError):
+        await batch.ask(operation("b"))
+    assert len(server.messages) == 2, "nobody asks it again"
+    await nodes.close()

@@ -59,8 +59,7 @@ class OperationRunner(Protocol):
 class Lane:
     """Operations of one event loop for one node. Those of admissions are urgent; the others share their calls.
 
-    A failure is reported once until its class changes, and once when it is over. A failure of a single operation does
-    not take the lane down, and its end is not reported.
+    A failure is reported once until its class changes, and once it is over; that of one operation takes nothing down.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class Lane:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._caller = caller
-        self._tag = tag
+        self.tag = tag
         self._deadline_seconds = deadline_seconds
         self._reports = reports
         self._on_late = on_late
@@ -141,6 +140,13 @@ class Lane:
         # The next call begins only after all operations of this one have continued.
         timed.add(REDIS, self._called_ns, self._answered_ns, server=server, shared_by=len(self._called))
         return result
+
+    def retire(self) -> None:
+        """End the reported failure, and report no other; operations that were asked for still get their answers."""
+        self._failure.leave()
+        self._failure = Condition(lambda _: None, lambda _: None)
+        if self._probing is not None:
+            self._probing.cancel()
 
     async def close(self) -> None:
         """Stop probing, and wait for the running call."""
@@ -284,7 +290,7 @@ class Lane:
             while self._down:
                 await asyncio.sleep(self._backoff.next_seconds())
                 try:
-                    await self._caller.probe(self._tag)
+                    await self._caller.probe(self.tag)
                 except Exception as error:  # noqa: BLE001  retried after every failure
                     self._down = error_classes.described(error)
                     self._failure.enter(self._down)

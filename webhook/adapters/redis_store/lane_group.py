@@ -50,6 +50,13 @@ class Lanes:
         """Ask for the result of an operation that takes effect before those of the same call."""
         return self.get_lane(operation.planned.plan.tag).ask_first(operation)
 
+    def drop_moved(self) -> None:
+        """Forget lanes of nodes that have nothing any more: nothing is asked there, so that no failure would end."""
+        for name, lane in [*self._lanes.items()]:
+            if self._name_of(lane.tag) != name:
+                del self._lanes[name]
+                lane.retire()
+
     async def close(self) -> None:
         for lane in self._lanes.values():
             await lane.close()

@@ -1,5 +1,6 @@
 """RedisStore: the counters in Redis, shared by all replicas, composed of operations, lanes and a transport."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from webhook.adapters.redis_store import codec, error_classes, operations
@@ -162,6 +163,21 @@ class RedisStore:
     async def servers(self) -> StoreServers:
         """Return the status of the servers, for operators."""
         return await server_status(self._transport)
+
+    async def check_lanes(self, plans: Sequence[CounterPlan]) -> None:
+        """Read something from each node of these services, so that the reports say whether it responds.
+
+        For a process that asks for nothing else; other plans are forgotten. Sentinels are asked for the primary, too.
+        """
+        self._plans.keep(plans)
+        by_lane = {self._transport.lane(plan.tag): plan for plan in plans}
+        asked = [
+            operations.find_charged_us(self._plans.prepare(plan), Acquire(plan, "", "", {}, "", peek=True))
+            for plan in by_lane.values()
+        ]
+        calls = map(self._lanes.ask_patiently, asked)
+        await asyncio.gather(*calls, self._transport.run_ids(), return_exceptions=True)
+        self._lanes.drop_moved()
 
     async def ping(self) -> None:
         """Return if all servers answer; StoreUnavailableError otherwise."""

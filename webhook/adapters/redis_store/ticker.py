@@ -55,7 +55,7 @@ class RedisTicker:
     ) -> None:
         self._transport = transport
         self._plans = plans
-        self._ask = lanes.ask_patiently
+        self._lanes = lanes
         self._breakers = breakers
         self._cache = cache
         self._losses = losses
@@ -88,6 +88,7 @@ class RedisTicker:
             faults.append(error)
         else:
             self._unnamed.leave()
+        self._lanes.drop_moved()
         moves = self._cache.take_unreported()
         if faults and not moves:
             raise faults[0]
@@ -138,7 +139,7 @@ class RedisTicker:
     async def _compare_group(self, group: Sequence[_Rest]) -> ComparisonAnswer:
         ticked_us = max(rest.ticked_us for rest in group)
         services, fingerprints = [rest.planned for rest in group], [rest.fingerprint for rest in group]
-        return ComparisonAnswer(*await self._ask(operations.compare(services, ticked_us, fingerprints)))
+        return ComparisonAnswer(*await self._lanes.ask_patiently(operations.compare(services, ticked_us, fingerprints)))
 
     def _plans_to_tick(self, group: Sequence[_Rest], answer: ComparisonAnswer) -> list[CounterPlan]:
         """Return the plans to tick; the others have their last answer again."""
@@ -161,7 +162,7 @@ class RedisTicker:
         """Advance a service's breaker to the present, and restore what Redis has lost of it."""
         planned = self._plans.prepare(plan)
         self._resting.pop(id(plan), None)
-        answer = TickAnswer(*await self._ask(operations.tick(planned)))
+        answer = TickAnswer(*await self._lanes.ask_patiently(operations.tick(planned)))
         self._cache.add_unreported(self._breakers.learn_moves(plan, answer))
         self._see(planned, answer.born_us, answer.now_us, answer.charged_us)
         if isinstance(answer.fingerprint, str):
