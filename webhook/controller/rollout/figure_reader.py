@@ -18,6 +18,9 @@ from webhook.ports import RolloutCounts
 _AGE_US = 5_000_000
 """Counts are read again after this time: the store keeps them in steps of ten seconds."""
 
+_ROUNDED_US = 1_000_000
+"""A step began at most so long before the time in the state, which is rounded up to whole seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
@@ -73,7 +76,8 @@ class FigureReader:
         now_us, occasion, found = self._now_us(), f"{state.candidate} {state.since}", self._counted
         if found is None or found.occasion != occasion or not 0 <= now_us - found.at_us < _AGE_US:
             try:
-                since_us = max(parse_microseconds(state.since), now_us - KEPT_BUCKETS * BUCKET_US)
+                began_us = parse_microseconds(state.since) - _ROUNDED_US
+                since_us = max(began_us, now_us - KEPT_BUCKETS * BUCKET_US)
                 denied = await self._read_denied(state.candidate, since_us)
                 stable = await self._read_denied(state.stable, since_us)
             except (StoreUnavailableError, UnreadableTextError):  # the leader corrects a time that is unreadable
