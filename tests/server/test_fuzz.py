@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.core.admission.review import any_json, list_places
@@ -47,6 +48,7 @@ TIMEOUTS = (
     "1m",
 )
 """Short, except for handshakes, which are all valid here."""
+SHORTEST_TIMEOUT_SECONDS = 0.1
 COUNTED = ("overloaded", "reporters_overloaded", "body_displaced", "no_policy", "namespace_unknown", "policy_unchecked")
 """Reasons of 503 responses that random requests may cause. `internal_error` is a defect."""
 OUTCOMES = [{"service": "payment-api", "ok": True, "latency": 0.1, "uid": "u", "generation": 1}]
@@ -207,6 +209,22 @@ async def answer_codes(senders: Senders, sent: Sent) -> list[int]:
     return [int(code) for code in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
 
 
+async def make_good_call(server: Serving) -> None:
+    """Make a call that must be answered; on a busy machine it may be later than the server waits, and is made again."""
+    ends_at = time.monotonic() + HANG_SECONDS
+    while True:
+        began = time.monotonic()
+        try:
+            code, text = await server.post("/mutate", BODY)
+        except aiohttp.ClientConnectionError:
+            if time.monotonic() - began < SHORTEST_TIMEOUT_SECONDS or began > ends_at:
+                raise
+        else:
+            if code != 408 or began > ends_at:
+                assert code == 200, text
+                return
+
+
 async def server_errors(server: Serving) -> Counter[str]:
     """Return the number of refused calls for each reason of a 5xx response."""
     _, page = await server.get("/metrics")
@@ -238,7 +256,14 @@ def test_random_requests_are_answered_or_cut_and_the_next_good_call_works(
     senders = run(server_context.__aenter__())
     codes: Counter[int] = Counter()
 
-    @settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    # Without shrinking: it repeats a failure that may depend on time, and hides what was seen first.
+    @settings(
+        max_examples=10,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
     @given(st.data())
     def fuzz(data: st.DataObject) -> None:
         sent = [data.draw(st.sampled_from(_KINDS))(data, senders) for _ in range(CONNECTIONS_MAX)]
@@ -264,7 +289,7 @@ async def _send_all(senders: Senders, sent: list[Sent], codes: Counter[int]) -> 
         code for answers in await asyncio.gather(*(answer_codes(senders, each) for each in sent)) for code in answers
     ]
     codes.update(received)
-    assert (await server.post("/mutate", BODY))[0] == 200
+    await make_good_call(server)
     counted = await server_errors(server) - before
     assert counted["internal_error"] == 0
     assert sum(code >= 500 for code in received) <= counted.total(), (received, counted)
