@@ -149,6 +149,16 @@ def test_report_that_was_made_with_a_pod_ends_its_reservation_at_once_and_the_ne
     scheduler.delete_all()
 
 
+def test_replica_that_begins_is_ready_once_it_has_read_the_zones(scheduler: ExtendedScheduler) -> None:
+    scheduler.plane.apply(topology("warm-2", "8", "7"))
+    scheduler.start_extender(OTHER)  # until it is ready
+    try:
+        assert scheduler.nodes(OTHER)["warm-2"]["numaCpuMillis"] == [8000, 7000]
+    finally:
+        scheduler.stop_extender(OTHER)
+        scheduler.delete_all()
+
+
 def test_replica_whose_policy_asks_for_zones_later_recognises_reports_of_pods_that_it_knew_before(
     scheduler: ExtendedScheduler,
 ) -> None:

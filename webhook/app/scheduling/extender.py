@@ -13,6 +13,7 @@ from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.adapters.node_loads import MetricsApiLoads, PrometheusLoads
 from webhook.app.policy_source import FollowedPolicy, follow_policy
+from webhook.app.scheduling.needed_watch import NeededWatch
 from webhook.app.scheduling.reports import SchedulingReports
 from webhook.app.serving_tls import open_tls
 from webhook.app.supervision import ReadinessLog, run_forever, watch_stop_signals
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 VERSION = version("podgate")
 _BODY_SECONDS = 5.0
-_NEEDED_SECONDS = 1.0
 _TIMEOUTS = ServerTimeouts(keep_alive_seconds=120.0, drain_seconds=5.0, grace_seconds=2.0, accept_seconds=2.0)
 """The scheduler has few connections, or none: until the Service leaves this replica out, new ones are sent to it."""
 
@@ -78,7 +78,8 @@ class ExtenderProcess:
             lambda: not self._list_unready(),
             reports.build_wake_reports(),
         )
-        watches = self._open_watches(UnschedulablePodEvents(table.index, waiting, wake.on_answered))
+        self._was_ready = False
+        watches, self._needed = self._open_watches(UnschedulablePodEvents(table.index, waiting, wake.on_answered))
         self._guard = self._build_guard()
         endpoint = CallEndpoint(
             build_extender_routes(self._extender, reports.on_call_ended),
@@ -98,6 +99,7 @@ class ExtenderProcess:
             *sources.loops,
             *self._tls.loops,
             *watches,
+            *(needed.run for needed in self._needed),
             refresher.run,
             wake.run,
         )
@@ -145,8 +147,10 @@ class ExtenderProcess:
         limits = ConnectionLimits(self._settings.max_connections, silence_seconds=_TIMEOUTS.keep_alive_seconds)
         return ConnectionGuard(ConnectionTable(limits, lambda: tls.context), PeerRecheck(lambda: tls.value.trust))
 
-    def _open_watches(self, pod_events: PodEventHandler) -> tuple[Callable[[], Awaitable[None]], ...]:
-        """Return the loops that follow objects of the cluster."""
+    def _open_watches(
+        self, pod_events: PodEventHandler
+    ) -> tuple[tuple[Callable[[], Awaitable[None]], ...], tuple[NeededWatch, ...]]:
+        """Return the loops that follow objects of the cluster, and the watches that only some clusters need."""
         from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
         client, table, build_reports = self._client, self._extender.table, self._telemetry.build_watch_reports
@@ -162,12 +166,12 @@ class ExtenderProcess:
                 pods.list_again()
             await numa.run()
 
-        # Many clusters have no topologies, and claims of other Pods only.
-        return (
-            nodes.run,
-            lambda: pods.run(pod_events),
-            lambda: _run_once_needed(follow_numa, lambda: self._extender.needs_numa),
-            lambda: _run_once_needed(claims.run, lambda: nominated.needs_claims),
+        def need(resource: str, watch: Callable[[], Awaitable[None]], is_needed: Callable[[], bool]) -> NeededWatch:
+            return NeededWatch(resource, watch, is_needed, lambda: self._telemetry.watches.get(resource))
+
+        return (nodes.run, lambda: pods.run(pod_events)), (
+            need("noderesourcetopologies", follow_numa, lambda: self._extender.needs_numa),
+            need("persistentvolumeclaims", claims.run, lambda: nominated.needs_claims),
         )
 
     def _open_source(self, name: str, source: LoadSource, nodes: Nodes) -> NodeLoads | None:
@@ -182,13 +186,17 @@ class ExtenderProcess:
         """Return the reasons why calls cannot be answered. A source of load that failed is none."""
         listed = self._extender.is_ready
         draining = ["draining"] if self._guard.is_draining else []
-        return [
+        reasons = [
             *self._sources.list_unready(),
             *self._tls.list_unready(),
             *([] if listed else ["Nodes and Pods are not listed yet"]),
             *([] if self._refresher.has_read else ["the load of nodes is not read yet"]),
             *draining,
         ]
+        if not self._was_ready:  # a need that comes later comes to all replicas at once
+            reasons += [reason for needed in self._needed for reason in needed.list_unready()]
+        self._was_ready = self._was_ready or not reasons
+        return reasons
 
     async def _render_metrics(self) -> bytes:
         metrics = self._telemetry.metrics
@@ -206,13 +214,6 @@ class ExtenderProcess:
                 "notReady": self._list_unready(),
             }
         )
-
-
-async def _run_once_needed(loop: Callable[[], Awaitable[None]], is_needed: Callable[[], bool]) -> None:
-    """Run a loop from the moment on at which it is needed."""
-    while not is_needed():  # noqa: ASYNC110  there is no event
-        await asyncio.sleep(_NEEDED_SECONDS)
-    await loop()
 
 
 def run(settings: ExtenderSettings) -> None:
