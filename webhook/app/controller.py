@@ -144,6 +144,7 @@ class ControllerProcess:
             await self._controller.run()
         finally:
             self._controller = None  # the next leader records its own progress
+            called_on_loss.clear()
             self._telemetry.metrics.ledger.set_watched(None)
             self._telemetry.metrics.failing_writes.end()
             for resource in ("pods", "events", "wakes"):

@@ -37,7 +37,7 @@ class Sentinels:
         self.dialled: RedisAddress | None = None
         """The primary of the connection that takes calls."""
         self._apart: WeakKeyDictionary[RespStream, RedisAddress] = WeakKeyDictionary()
-        """The other connections to a primary that are in use, and its address."""
+        """The other connections for calls that are in use, and the primary of each."""
 
     async def dial(self) -> RespStream:
         """Return a connection to the current primary, for calls."""
@@ -46,6 +46,10 @@ class Sentinels:
 
     async def dial_apart(self) -> RespStream:
         """Return another connection to the current primary."""
+        return await self._connect(await self.find_primary())
+
+    async def dial_for_calls(self) -> RespStream:
+        """Return another connection to the current primary, which `drop_apart` closes when it is replaced."""
         primary = await self.find_primary()
         stream = await self._connect(primary)
         self._apart[stream] = primary
@@ -109,6 +113,11 @@ class SentinelTransport(ServerTransport):
     def __init__(self, sentinels: Sentinels, script: Script) -> None:
         super().__init__(sentinels.dial, script, sentinels.dial_apart)
         self._sentinels = sentinels
+
+    async def dial(self, key: str = "") -> RespStream:
+        if not key:  # a subscription, which reconnects by itself
+            return await super().dial()
+        return await self._sentinels.dial_for_calls()
 
     async def run_ids(self) -> Mapping[str, str]:
         with suppress(RedisError, OSError, TimeoutError):  # without Sentinels the primary still serves
