@@ -201,6 +201,14 @@ def test_mistake_has_its_place_in_the_expression(expression: str, line: int, col
     assert refused.value.remedy
 
 
+@pytest.mark.parametrize("odd", ["\u202e", "\x07", "\u2028", "\x85"])
+def test_mistake_is_told_on_one_printable_line(odd: str) -> None:
+    with pytest.raises(ExpressionError) as refused:
+        compile_expression(f'user != "\u00e9" &&\n    {odd}\n', "bool")
+    assert refused.value.reason.isprintable(), ascii(refused.value.reason)
+    assert "Syntax error" in refused.value.reason
+
+
 def test_rules_without_the_library_are_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
     load_environment.cache_clear()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
+from webhook.core.plain_text import escape_line
 from webhook.core.pod_rules.conversion import compute_quantity
 from webhook.core.pod_rules.fields import MESSAGES, PACKAGE
 from webhook.core.pod_rules.messages import build_messages, find_message_class
@@ -145,7 +146,8 @@ def _read_error(text: str) -> ExpressionError:
 
 
 def _shorten(text: str) -> str:
-    """Return the first sentence of the library's text, on one line."""
+    """Return the first sentence of the library's text, on one line; it quotes the expression, whatever is in it."""
     line = text.partition("\n")[0].partition(" ERROR: <input>")[0].strip()
     line = re.sub(r"^[A-Z_]+: |\s*\[[A-Z_]+\]$", "", line)
+    line = escape_line(line)
     return line if len(line) <= _ERROR_TEXT_CHARACTERS_MAX else f"{line[: _ERROR_TEXT_CHARACTERS_MAX - 1]}…"
