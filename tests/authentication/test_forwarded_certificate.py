@@ -541,6 +541,20 @@ def test_ca_is_accepted_if_its_certificates_verify_and_named_otherwise(tmp_path:
     assert "P-521" in refused.value.remedy
 
 
+def test_ca_whose_subject_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """Found by fuzzing: the verifier's own error would name the subject."""
+    key = KEYS["P-256"]()
+    ca = issue_ca("ca", key, key, x509.BasicConstraints(ca=True, path_length=None))
+    name = b"\x06\x03\x55\x04\x03"  # the type commonName; the byte behind it is the kind of text
+    signed = bytes.fromhex("2a8648ce3d040302"), bytes.fromhex("2ab648ce3d040302")  # ECDSA, and another number
+    encoded = ca.public_bytes(Encoding.DER).replace(*signed, 1)
+    head, _, tail = encoded.rpartition(name + b"\x0c")  # the issuer comes before the subject
+    file = tmp_path / "ca.crt"
+    file.write_text(ssl.DER_cert_to_PEM_cert(head + name + b"\x0b" + tail))
+    with pytest.raises(UserError, match="whose subject cannot be read cannot verify certificates behind a proxy: "):
+        ForwardedCaFile(file)
+
+
 def issue_ca(
     name: str,
     issuer: CertificateIssuerPrivateKeyTypes,

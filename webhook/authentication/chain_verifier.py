@@ -33,7 +33,7 @@ def find_obstacle(authority: x509.Certificate) -> str | None:
     )
     try:
         verifier.verify(authority, [])
-    except VerificationError as error:
+    except (VerificationError, UnsupportedAlgorithm, *UNREADABLE) as error:
         return " ".join(str(error).split())
     return None
 
