@@ -199,7 +199,8 @@ def _apply(data: bytes, response: Any) -> bytes | None:
     patch = json.loads(base64.b64decode(response["patch"], validate=True))
     assert response["patchType"] == "JSONPatch"
     review = read_json(data)
-    review["request"]["object"] = jsonpatch.apply_patch(review["request"]["object"], patch)
+    # In place: a copy of a deeply nested Pod would exceed Python's recursion limit.
+    review["request"]["object"] = jsonpatch.apply_patch(review["request"]["object"], patch, in_place=True)
     return _encode(review)
 
 
