@@ -21,7 +21,7 @@ from tests.scheduling.extender_server import (
     ExtendedScheduler,
 )
 from tests.scheduling.metrics_api import kubelet_path, measure_node, start_metrics_server
-from tests.scheduling.node_exporter import NodeExporters
+from tests.scheduling.node_exporter import HOT_CORES, NodeExporters
 
 RACK = "topology.kubernetes.io/rack"
 NODES = {
@@ -78,7 +78,7 @@ services:
 def exporters() -> Iterator[NodeExporters]:
     with NodeExporters(*NODES) as running:
         for name in NODES:
-            running.set(name, cores=60.0 if name == "hot" else 4.0)
+            running.set(name, cores=HOT_CORES if name == "hot" else 4.0)
         yield running
 
 

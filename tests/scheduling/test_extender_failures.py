@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster.kwok import is_usable
 from tests.scheduling.extender_server import EXTENDER, OTHER, SCHEDULER, SECOND, ExtendedScheduler
-from tests.scheduling.node_exporter import NodeExporters
+from tests.scheduling.node_exporter import HOT_CORES, NodeExporters
 from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS
 
 pytestmark = pytest.mark.usefixtures("other")
@@ -251,7 +251,7 @@ def test_all_pods_run_and_none_goes_to_the_hot_node_after_an_answer_while_parts_
         scheduler.create(f"closed-{number}", only="hot")
         assert "above the cpu hot threshold" in scheduler.wait_until_refused(f"closed-{number}")
         scheduler.delete_all()
-    exporters.set("hot", cores=60.0)
+    exporters.set("hot", cores=HOT_CORES)
 
 
 def is_hot_since(scheduler: ExtendedScheduler, replica: str, since_seconds: float) -> bool:

@@ -10,7 +10,7 @@ from tests.cli.command_runner import Done, podgate
 from tests.cluster.forwarded_pods import FORWARDS, grant, run_pods
 from tests.cluster.kubelet_ports import kubelet_ports
 from tests.scheduling.extender_server import EXTENDER, NAMESPACE, OTHER, SECOND, ExtendedScheduler
-from tests.scheduling.node_exporter import NodeExporters
+from tests.scheduling.node_exporter import HOT_CORES, NodeExporters
 
 pytestmark = pytest.mark.usefixtures("other")
 
@@ -40,7 +40,7 @@ def forwarded(scheduler: ExtendedScheduler, exporters: NodeExporters) -> Iterato
         yield scheduler
     scheduler.delete_all()
     restart(scheduler)
-    exporters.set("hot", cores=60.0)
+    exporters.set("hot", cores=HOT_CORES)
 
 
 def restart(scheduler: ExtendedScheduler, **extender: bool) -> None:

@@ -14,6 +14,7 @@ def holds(scheduler: ExtendedScheduler, name: str) -> bool:
 
 def test_every_panel_has_data_and_faults_of_the_extender_fire_their_alerts(scheduler: ExtendedScheduler) -> None:
     wait, prometheus = scheduler.plane.wait, scheduler.prometheus
+    wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", "extender")
     scheduler.create("seen", only="hot")
     scheduler.create("placed")
     scheduler.wait_until_refused("seen")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.scheduling.conftest import NODES
 from tests.scheduling.extender_server import EXTENDER, OTHER, SECOND, ExtendedScheduler
-from tests.scheduling.node_exporter import NodeExporters
+from tests.scheduling.node_exporter import HOT_CORES, NodeExporters
 from tests.scheduling.slow_volumes import SlowVolumes
 from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS
 
@@ -98,4 +98,4 @@ def test_burst_with_slow_volumes_and_a_killed_replica_ends_at_most_one_pod_above
     print(f"{BURST}: {dict(found)}, highest share {max(shares.values()):.3f}")  # noqa: T201  a measurement is for people
     assert max(shares.values()) <= HOT + BURST.expected_cores / CORES, shares
     for node in NODES:
-        exporters.set(node, cores=60.0 if node == "hot" else 4.0)
+        exporters.set(node, cores=HOT_CORES if node == "hot" else 4.0)

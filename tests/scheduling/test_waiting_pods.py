@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.background_loop import BackgroundLoop
 from tests.scheduling.extender_server import EXTENDER, NAMESPACE, ExtendedScheduler
-from tests.scheduling.node_exporter import NodeExporters
+from tests.scheduling.node_exporter import HOT_CORES, NodeExporters
 from webhook.adapters.clocks import WallClock
 from webhook.adapters.kubernetes import RequestedWakes, connect
 from webhook.controller.pod_waker import PodWaker, PodWakeReports
@@ -71,7 +71,7 @@ def _clean(scheduler: ExtendedScheduler, exporters: NodeExporters) -> Iterator[N
     yield
     scheduler.delete_all()
     for node in ("hot", "warm-1"):
-        set_load(scheduler, exporters, node, 60.0 if node == "hot" else 4.0)
+        set_load(scheduler, exporters, node, HOT_CORES if node == "hot" else 4.0)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def await_waiting(scheduler: ExtendedScheduler, count: int) -> None:
 def test_of_two_pods_that_wait_for_two_nodes_only_the_one_whose_node_cools_is_tried(
     scheduler: ExtendedScheduler, exporters: NodeExporters
 ) -> None:
-    set_load(scheduler, exporters, "warm-1", 60.0)
+    set_load(scheduler, exporters, "warm-1", HOT_CORES)
     create_waiting(scheduler, {"for-hot": "hot", "for-warm": "warm-1"})
     patches = count_requests(scheduler)
     exporters.set("hot", cores=2.0)
