@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tests.core.admission.review import list_places
@@ -67,18 +68,15 @@ def change_bytes(data: bytes, chosen: random.Random, words: Sequence[str]) -> by
 def change_json(data: bytes, chosen: random.Random, words: Sequence[str]) -> bytes:
     """Return a document with one place changed; what stands before the document stays. Other bytes stay as they are."""
     start = min((at for at in (data.find(b"{"), data.find(b"[")) if at >= 0), default=-1)
-    try:
+    with suppress(ValueError, RecursionError):  # no document, or one that is nested too deeply to be changed
         document = json.loads(data[start:].decode("utf-8", "surrogateescape")) if start >= 0 else None
         places = [place for place in list_places(document) if place]
-    except (ValueError, RecursionError):
-        return change_bytes(data, chosen, words)
-    if not places:
-        return change_bytes(data, chosen, words)
-    *path, last = chosen.choice(places)
-    parent = _find(document, path)
-    _change_place(document, parent, last, chosen, words)
-    text = json.dumps(document, ensure_ascii=chosen.random() < 0.8, separators=(",", ":"))
-    return data[:start] + _deepen(text, chosen).encode("utf-8", "surrogatepass")
+        if places:
+            *path, last = chosen.choice(places)
+            _change_place(document, _find(document, path), last, chosen, words)
+            text = json.dumps(document, ensure_ascii=chosen.random() < 0.8, separators=(",", ":"))
+            return data[:start] + _deepen(text, chosen).encode("utf-8", "surrogatepass")
+    return change_bytes(data, chosen, words)
 
 
 def _change_place(document: Any, parent: Any, last: Any, chosen: random.Random, words: Sequence[str]) -> None:
