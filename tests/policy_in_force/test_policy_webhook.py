@@ -1,6 +1,7 @@
 """The webhook of policies on a running server."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.core.policy_changes.policy_review import config_map_review
-from tests.harness.server_process import POLICY, Files, run_server
+from tests.harness.server_process import POLICY, Files, Serving, run_server
 from tests.timeouts import HANG_SECONDS
 
 
@@ -56,21 +57,22 @@ def list_children(pid: int) -> list[int]:
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
-async def find_child(pid: int) -> int:
-    """Return the first child of a process, once it has one."""
+async def kill_a_check(server: Serving, document: str) -> tuple[int, str]:
+    """Post a policy until its check is seen and killed: on a busy machine one may end unseen. Return the response."""
     async with asyncio.timeout(HANG_SECONDS):
-        while True:
-            pids = list_children(pid)
-            if pids:
-                return pids[0]
-            await asyncio.sleep(0.01)
+        for number in itertools.count():
+            posting = asyncio.create_task(server.post("/validate-policy", config_map_review(f"{document}# {number}\n")))
+            while not posting.done():
+                if children := list_children(server.process.pid):
+                    os.kill(children[0], signal.SIGKILL)
+                    return await posting
+                await asyncio.sleep(0.01)
+    raise AssertionError
 
 
 async def test_failure_policy_applies_when_a_check_fails(tmp_path: Path) -> None:
     many = "".join(f"\n- {{name: s{number}, match: {{namespaces: [n{number}]}}}}" for number in range(1000))
     async with run_server(Files.create(tmp_path)) as server:
-        posting = asyncio.create_task(server.post("/validate-policy", config_map_review(POLICY + many)))
-        os.kill(await find_child(server.process.pid), signal.SIGKILL)
-        status, text = await posting
+        status, text = await kill_a_check(server, f"{POLICY}{many}\n")
         assert (status, "its process was ended by SIGKILL" in text) == (503, True)
         assert await server.metric('podgate_refused_calls_total{reason="policy_unchecked"}') == 1
