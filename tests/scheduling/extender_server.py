@@ -26,6 +26,9 @@ NAMESPACE = "shop"
 SCHEDULER = "podgate-scheduler"
 EXTENDER, OTHER, SECOND = "extender", "extender-2", "second-scheduler"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_WORKLOADS = tuple(
+    f"/apis/apps/v1/namespaces/{NAMESPACE}/{kind}" for kind in ("deployments", "daemonsets", "replicasets")
+)
 WAKE = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
@@ -260,9 +263,15 @@ class ExtendedScheduler:
         return said
 
     def delete_all(self) -> None:
-        """Delete all Pods, and wait until they are gone."""
-        self.plane.api.request("DELETE", f"{_PODS}?gracePeriodSeconds=0")
-        self.plane.wait(lambda: not (self.plane.api.get(_PODS) or {})["items"], "the Pods to be deleted", "kwok")
+        """Delete all Pods, and wait until they are gone; and workloads, since a test that failed has left its own."""
+        for path in _WORKLOADS:
+            self.plane.api.request("DELETE", path)
+
+        def is_empty() -> bool:
+            self.plane.api.request("DELETE", f"{_PODS}?gracePeriodSeconds=0")  # a controller may just have created one
+            return not (self.plane.api.get(_PODS) or {})["items"]
+
+        self.plane.wait(is_empty, "the Pods to be deleted", "kwok")
 
     def post(self, verb: str, client: str | None, replica: str = EXTENDER) -> int:
         """Post to a replica with a client certificate, or with none; return the status, 0 for a failed handshake."""

@@ -60,7 +60,7 @@ def test_pod_of_a_daemon_set_runs_on_its_hot_node_where_others_wait(
     scheduler.create("waiting-beside-it", only="hot")
     assert "1 node(s) above the cpu hot threshold 0.8" in scheduler.wait_until_refused("waiting-beside-it")
     exporters.set("hot", cores=HOT_CORES)
-    plane.wait(lambda: 0.8 < scheduler.nodes()["hot"]["cpuShare"] < 1.2, "the load as before", "extender")
+    plane.wait(lambda: 0.8 < scheduler.nodes()["hot"]["cpuShare"] < 1, "the load as before", "extender")
     scheduler.delete_all()
 
 
@@ -96,7 +96,6 @@ def test_explain_has_the_figures_of_the_event_and_after_cooling_says_where_the_p
     assert f"; bound to {node}, " in shown
     assert shown.count(" of 10: free cpu 0.") == 3
     assert re.search(f"^  refused   {cause}", shown, re.MULTILINE), shown
-    scheduler.plane.delete("/apis/apps/v1/namespaces/shop/deployments/shown?propagationPolicy=Background")
     scheduler.delete_all()
 
 
