@@ -102,15 +102,15 @@ def steps(*changes: Change) -> Change:
 
 
 def report_status(app: str, status: Callable[[], Json], *events: tuple[str, str], of_container: bool = False) -> Change:
-    """Write a status as the kubelet does, and Events as (reason, message)."""
+    """Write Events as (reason, message), then a status: as on a node, a container ends after its probe has failed."""
 
     def report(shop: Installation) -> None:
         path = kubelet.pod_path(shop.plane, SPACE, app)
         uid = shop.plane.api.get(path)["metadata"]["uid"]
-        written = kubelet.write(shop.plane, path, status())
-        REPORTED[app] = lambda: kubelet.write_again(shop.plane, path, uid, written)
         for reason, message in events:
             kubelet.event(shop.plane, path, reason, message, of_container=of_container)
+        written = kubelet.write(shop.plane, path, status())
+        REPORTED[app] = lambda: kubelet.write_again(shop.plane, path, uid, written)
 
     return report
 
