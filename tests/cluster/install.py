@@ -13,7 +13,6 @@ from tests.cli.command_runner import BIN, Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE, Caller, admission_configuration
 from tests.cluster.all_objects import list_objects
 from tests.cluster.controlplane import API_ALONE, ControlPlane
-from tests.cluster.custom_kinds import await_storage
 from tests.cluster.processes import find_free_ports
 from tests.cluster.server import PODGATE, Server
 from webhook.core.document.configmap import KEY, NAME
@@ -71,7 +70,6 @@ class Cluster:
         return podgate("install", *self.options, *options)
 
     def uninstall(self, *options: str | Path) -> Done:
-        await_storage(self.plane)
         return podgate("uninstall", "--kubeconfig", self.plane.kubeconfig, *options)
 
     def start_server(self) -> None:

@@ -21,7 +21,6 @@ from tests.cluster.admission_configuration import NAMESPACE, Caller, admission_c
 from tests.cluster.all_objects import list_objects
 from tests.cluster.connect_proxy import connect_proxy
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.custom_kinds import await_storage
 from tests.cluster.install import ENFORCING
 from tests.cluster.kwok import NODES
 from tests.cluster.load_balancer import LoadBalancer
@@ -57,7 +56,6 @@ class ByHand:
             return podgate("install", *options, *kubeconfig, "--wait", wait)
 
     def uninstall(self) -> Done:
-        await_storage(self.plane)
         return podgate("uninstall", "--kubeconfig", self.plane.kubeconfig)
 
     def create(self) -> None:

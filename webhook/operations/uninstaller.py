@@ -56,6 +56,8 @@ def _ignore(*_: StoreFailure) -> None:
 
 DELETED = "deleted"
 _POLL_SECONDS = 0.25
+_SERVED_SECONDS = 10.0
+"""A kind whose names another one has is never served."""
 _PODS = ObjectReference("v1", "Pod", "")
 _API_SERVERS = ObjectReference("v1", "Pod", "", "kube-system")
 _COUNTED_MAX = 500
@@ -158,10 +160,23 @@ class Uninstaller:
                 self._progress.on_object(reference, "kept: it has no label app.kubernetes.io/name of Podgate")
                 continue
             if not self._terms.is_dry:
+                if reference.kind == "CustomResourceDefinition":
+                    await self._await_served(live)
+                    self._definitions.append(reference)
                 await self._cluster.delete(reference)
             self._progress.on_object(reference, DELETED)
-            if reference.kind == "CustomResourceDefinition" and not self._terms.is_dry:
-                self._definitions.append(reference)
+
+    async def _await_served(self, definition: Json) -> None:
+        """Wait until the objects of a new kind can be listed.
+
+        kube-apiserver may forget a definition that is deleted before, until its next resync after five minutes.
+        """
+        kind = removal.find_defined_kind(definition)
+        end_seconds = asyncio.get_running_loop().time() + _SERVED_SECONDS
+        while kind is not None and not await self._cluster.is_served(kind):
+            if asyncio.get_running_loop().time() >= end_seconds:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _delete_namespace(self) -> None:
         self._progress.on_object(NAMESPACE, DELETED)
