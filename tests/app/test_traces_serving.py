@@ -16,6 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from tests.harness.server_process import Files, Serving, pod, run_server
 from tests.harness.trace_receiver import list_spans, trace_receiver
 from tests.redis_servers import RedisServer, usual_names
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX
 from webhook.app.telemetry import Telemetry
 from webhook.app.telemetry.loop_reports import build_release_reports
@@ -102,15 +103,23 @@ async def test_trace_leads_from_both_halves_of_a_pod_to_redis(tmp_path: Path, re
 async def test_trace_shows_the_call_that_redis_did_not_answer(tmp_path: Path, own_redis_server: RedisServer) -> None:
     async with trace_receiver() as (endpoint, received):
         traced = "--store", own_redis_server.url, "--otlp-endpoint", endpoint, "--trace-ratio", "1"
-        async with run_server(Files.create(tmp_path, POLICY), *traced) as server:
+        async with run_server(Files.create(tmp_path, POLICY.replace("pods: 1", "pods: 9")), *traced) as server:
             await create(server)
-            own_redis_server.pause()
-            try:
-                uid = await create(server)
-            finally:
-                own_redis_server.resume()
+            uids, fallback = [], 'podgate_store_fallback{rule="Local",service="few"}'
+            for _ in range(3):
+                own_redis_server.pause()
+                try:
+                    uids.append(await create(server))
+                    assert await server.metric(fallback) == 1
+                finally:
+                    own_redis_server.resume()
+                async with asyncio.timeout(HANG_SECONDS):
+                    while await server.metric(fallback):  # noqa: ASYNC110 - it ends in another process
+                        await asyncio.sleep(0.05)
         spans = list_spans(received)
-    spans = [span for span in spans if span.trace_id.hex() == uid.replace("-", "")]
+    traces = [[span for span in spans if span.trace_id.hex() == uid.replace("-", "")] for uid in uids]
+    # A Pod that is created while the server's tick of a second waits for its answer is not sent to Redis.
+    spans, *_ = (trace for trace in traces if find_spans(trace, "EVALSHA"))
     [store], [redis] = find_spans(spans, "store acquire"), find_spans(spans, "EVALSHA")
     assert (redis.status.code, values(redis)["error.type"]) == (Status.STATUS_CODE_ERROR, "timeout")
     assert store.status.code == Status.STATUS_CODE_UNSET, "the service's rule has answered"
