@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from tests.app.overrides_serving import entry, service, status, status_under_override, wait_until, write
+from tests.app.overrides_serving import entry, service, status, wait_for_end, wait_until, write
 from tests.harness.server_process import Files, Serving, pod, run_server
 from webhook.commands.simulator import Ask
 
@@ -39,10 +39,10 @@ async def test_override_applies_is_shown_and_expires(tmp_path: Path) -> None:
         assert [await is_admitted(server) for _ in range(3)] == [True, True, False]
         assert await server.metric(UNTIL) > 0
 
-        in_audit = "modes: {quota: Audit}"
-        await status_under_override(server, path, in_audit, lambda shown: service(shown)["modes"]["quota"] == "Audit")
+        write(path, entry(in_audit := "modes: {quota: Audit}"))
+        await wait_until(server, lambda document: service(document)["modes"]["quota"] == "Audit")
         assert await is_admitted(server)
-        await wait_until(server, lambda document: service(document)["modes"]["quota"] == "Enforce")
+        await wait_for_end(server, path, in_audit, lambda shown: service(shown)["modes"]["quota"] == "Enforce")
         assert not await is_admitted(server), "the override expired, the file is unchanged"
         assert await server.metric(UNTIL) == 0
         assert service(await status(server))["override"] is None

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.app.overrides_serving import entry, service, status_under_override, wait_until, write
+from tests.app.overrides_serving import entry, service, wait_for_end, wait_until, write
 from tests.cli.command_runner import podgate
 from tests.harness.server_process import Files, run_server
 
@@ -33,9 +33,8 @@ async def test_a_forced_variant_is_shown_and_ends_with_its_entry(tmp_path: Path)
     async with run_server(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
         labels = 'from="CLOSED",reason="unschedulable",service="payment-api",to="OPEN",variant="spot"'
         assert await server.metric(f"{TRANSITIONS}{{{labels}}}") == 0, "from 0 on"
-        document = await status_under_override(
-            server, path, "variant: spot, breaker: ForcedOpen", lambda shown: spot(shown)["state"] == "FORCED_OPEN"
-        )
+        write(path, entry(forced_open := "variant: spot, breaker: ForcedOpen"))
+        document = await wait_until(server, lambda shown: spot(shown)["state"] == "FORCED_OPEN")
         assert spot(document)["reason"] == "INC-1"
         assert spot(document)["openRemainingSeconds"] > 0
         assert service(document)["breaker"] is None
@@ -47,7 +46,7 @@ async def test_a_forced_variant_is_shown_and_ends_with_its_entry(tmp_path: Path)
         page = await asyncio.to_thread(podgate, "status", "--server", f"http://{server.plain}", "-o", "table")
         assert "payment-api: shares the first 2 on-demand, then spot 80 : on-demand 20" in page.out
         assert "payment-api, variant spot: FORCED_OPEN since" in page.out
-        await wait_until(server, lambda shown: spot(shown)["state"] == "CLOSED")
+        await wait_for_end(server, path, forced_open, lambda shown: spot(shown)["state"] == "CLOSED")
         write(path, entry("variant: gpu, breaker: ForcedOpen"))
         document = await wait_until(server, lambda shown: bool(shown["overrides"]["entries"]))
         [shown] = document["overrides"]["entries"]
