@@ -127,7 +127,7 @@ def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def open_wired_store(
-    url: str, files: StoreFiles = NO_FILES, deadline_seconds: float = 0.5
+    url: str, files: StoreFiles = NO_FILES, deadline_seconds: float = 2.0
 ) -> AsyncIterator[WiredStore]:
     wired = WiredStore(url, files, deadline_seconds)
     await wired.wait_until_settled()

@@ -180,7 +180,7 @@ async def test_forgotten_script_is_no_failure(redis_server: RedisServer) -> None
 
 
 async def test_late_answer_is_a_timeout(own_redis_server: RedisServer) -> None:
-    async with open_probe(own_redis_server.url, deadline_seconds=0.2) as probe:
+    async with open_probe(own_redis_server.url, deadline_seconds=1.0) as probe:
         assert await probe.collect_words(*PLANS) == set()
         own_redis_server.pause()
         assert await probe.collect_words(PLANS[0]) == {"timeout"}
