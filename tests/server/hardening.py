@@ -12,7 +12,7 @@ from tests.harness.server_process import Files, Serving, run_server
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serving]:
     """Return the server that all tests attack: a failure because of an earlier attack is a defect."""
     files = Files.create(tmp_path_factory.mktemp("server"))
-    async with run_server(files, "--body-timeout", "500ms", "--drain", "1s") as running:
+    async with run_server(files, "--body-timeout", "2s", "--drain", "1s") as running:
         yield running
 
 
