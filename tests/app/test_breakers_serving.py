@@ -152,7 +152,7 @@ async def denial_codes(server: Serving, count: int) -> list[str]:
 async def test_without_redis_each_server_admits_its_share_of_probes_and_results_persist(
     tmp_path: Path, own_redis_server: RedisServer
 ) -> None:
-    files = Files.create(tmp_path, render_pushed_policy("2s", "{probes: 3, probeTimeout: 10m}"))
+    files = Files.create(tmp_path, render_pushed_policy("5s", "{probes: 3, probeTimeout: 10m}"))
     shared = ("--store", own_redis_server.url, "--replicas", "2")
     async with run_server(files, *shared) as first, run_server(files, *shared, "--ordinal", "1") as second:
         await trip(first)
