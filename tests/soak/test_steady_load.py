@@ -9,7 +9,7 @@ import pytest
 from tests.harness.server_process import TREE, Files, run_server
 from tests.redis_servers import RedisServer, usual_names
 from tests.soak.slope import fit_slope
-from tests.soak.steady_load import Sample, SteadyLoad
+from tests.soak.steady_load import IN_FLIGHT_MAX, Sample, SteadyLoad
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -20,7 +20,7 @@ _PER_SECOND = 50.0 if SECONDS else 30.0
 _SHORT_SECONDS = 12.0
 _WARM = 0.2
 """The part of a run in which connections open and caches fill."""
-_DESCRIPTORS_MAX = 12
+_DESCRIPTORS_MAX = 12 + IN_FLIGHT_MAX
 """By which they may differ: calls in flight, and connections that are opened anew."""
 _THREADS_MAX = min(32, (os.cpu_count() or 1) + 4)
 """Those of asyncio's pool, which begin when they are needed."""
