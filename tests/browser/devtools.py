@@ -19,10 +19,11 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
     "--remote-debugging-port=0",
 )
-CLOSED = "Failed to load resource: net::ERR_CONNECTION_REFUSED"
-"""The browser loads the icon when it likes, at times after the console of the test has ended."""
-CUT = "Failed to load resource: net::ERR_INCOMPLETE_CHUNKED_ENCODING"
-"""How the stream of a page ends that is open while its server ends."""
+ENDED = tuple(
+    f"Failed to load resource: net::ERR_{error}"
+    for error in ("CONNECTION_REFUSED", "CONNECTION_RESET", "EMPTY_RESPONSE", "INCOMPLETE_CHUNKED_ENCODING")
+)
+"""How a load fails while its server ends. The icon is loaded at any time, and the stream of an open page again."""
 PHONE, DESK = (390, 844), (1280, 800)
 
 
@@ -47,9 +48,7 @@ class Tab:
             name, parameters = said["method"], said["params"]
             if name == "Log.entryAdded" and parameters["entry"]["level"] == "error":
                 text, url = parameters["entry"]["text"], parameters["entry"].get("url", "")
-                is_expected = (text == CLOSED and url.endswith("/static/icon.svg")) or (
-                    text == CUT and "/api/v1/events?" in url
-                )
+                is_expected = text in ENDED and (url.endswith("/static/icon.svg") or "/api/v1/events?" in url)
                 if not is_expected:
                     self.problems.append(f"{text} {url}")
             elif name == "Runtime.exceptionThrown":
@@ -151,9 +150,8 @@ async def open_browser(folder: Path, shots: Path) -> AsyncIterator[Tab]:
     try:
         host = await asyncio.wait_for(_read_address(profile / "DevToolsActivePort"), HANG_SECONDS)
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{host}/json/list") as answer:
-                page = next(target for target in await answer.json() if target["type"] == "page")
-            async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+            page = await asyncio.wait_for(_find_page(session, host), HANG_SECONDS)
+            async with session.ws_connect(page, max_msg_size=0) as socket:
                 tab = Tab(socket, shots)
                 reading = asyncio.create_task(tab.read())
                 for domain in ("Page", "Runtime", "Log", "Network", "Audits", "Accessibility"):
@@ -173,4 +171,14 @@ async def _read_address(file: Path) -> str:
         lines = await asyncio.to_thread(lambda: file.read_text().splitlines() if file.exists() else [])
         if len(lines) > 1:
             return f"127.0.0.1:{lines[0]}"
+        await asyncio.sleep(0.02)
+
+
+async def _find_page(session: aiohttp.ClientSession, host: str) -> str:
+    """Return the socket of the browser's tab, which may be there only after the address."""
+    while True:
+        async with session.get(f"http://{host}/json/list") as answer:
+            for target in await answer.json():
+                if target["type"] == "page":
+                    return str(target["webSocketDebuggerUrl"])
         await asyncio.sleep(0.02)
