@@ -230,7 +230,7 @@ async def test_server_loads_a_new_key_at_its_first_call(issuer: Issuer, tmp_path
 async def test_server_without_keys_is_not_ready_and_refuses_calls(issuer: Issuer, tmp_path: Path) -> None:
     files = files_of(tmp_path, issuer)
     issuer.answer = respond("", 503)
-    async with run_server(files, "--jwks-max-stale", "2s") as server:
+    async with run_server(files, "--jwks-max-stale", "4s") as server:
         await server.wait_for_metric('podgate_key_fetches_total{result="failure",source="url"}', 1)
         assert await server.get("/readyz") == (
             503,
