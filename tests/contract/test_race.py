@@ -122,7 +122,7 @@ def disturb(racers: Sequence["subprocess.Popen[bytes]"], servers: Sequence[Redis
         server = chosen.choice(servers)
         if not begun and all(each.cli("DBSIZE") for each in servers):
             begun = time.monotonic()  # processes need time to start, and there must be data to lose
-        if begun and not restarted and time.monotonic() - begun > SECONDS / 2:
+        if begun and not restarted and time.monotonic() - begun > SECONDS / 6:
             server.kill()
             server.start()
             restarted = True
