@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from tests.app.status_command import DOCUMENT, plain_port
+from tests.harness.nesting import TOO_DEEP
 from webhook.cli import main
 from webhook.core.reporting.status import (
     ControllerStatus,
@@ -89,6 +90,7 @@ def test_proxy_of_the_environment_is_not_used_for_loopback(
         (b"[]", 200, "answers, but not as Podgate does"),
         (b"\xff\xfe", 200, "answers, but not as Podgate does"),
         (b'{"services": 3}', 200, "answers, but not as Podgate does"),
+        (f'{{"services": [], "x": {TOO_DEEP}}}'.encode(), 200, "answers, but not as Podgate does"),
     ],
 )
 def test_status_from_another_program_on_the_port(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.harness.nesting import TOO_DEEP
 from webhook.authentication.identity_file import parse_identities
 from webhook.authentication.jwks import read_key_set
 from webhook.authentication.revocations import parse_revocations
@@ -61,6 +62,11 @@ def test_input_that_is_not_utf_8_is_rejected(reader: Callable[[bytes, str], Any]
 def test_any_file_content_is_read_or_reported_as_invalid(reader: Callable[[bytes, str], Any], content: bytes) -> None:
     with suppress(UserError):
         reader(content, "f")
+
+
+def test_a_key_set_that_is_nested_too_deeply_is_rejected() -> None:
+    with pytest.raises(UserError, match="f: not JSON: nested deeper than 128 levels"):
+        read_key_set(f'{{"keys": [{TOO_DEEP}]}}'.encode(), "f")
 
 
 _SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20))

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runner import Json, podgate, policy_text
+from tests.harness.nesting import TOO_DEEP
 
 POLICY = policy_text(
     "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}},"
@@ -34,6 +35,7 @@ MISTAKES = {
     '{"at": 5, "status": "we': "not JSON: ",
     '{"at": 1e400, "status": "web"}': "not JSON: ",
     "[" * 5000: "not JSON: ",
+    f'{{"at": 5, "status": "web", "x": {TOO_DEEP}}}': "not JSON: nested deeper than 128 levels",
     "[]": "not a JSON object",
     "7": "not a JSON object",
     "{}": f"no event in the line: {KINDS}",

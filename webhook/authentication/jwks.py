@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from webhook.authentication.certificates.weak_rsa_keys import RSA_BITS_MIN, find_weakness
 from webhook.core.document.yaml.document_kind import NOT_SHOWN
+from webhook.core.json_depth import bound_depth
 from webhook.errors import UserError
 from webhook.ports import TokenKey
 
@@ -42,7 +43,7 @@ def read_key_set(content: bytes, name: str, issuer: str | None = None, *, may_bi
     member `iss`; sets published for many issuers must not claim an issuer of another set.
     """
     try:
-        document = json.loads(content.decode())
+        document = bound_depth(json.loads(content.decode()))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{name}: not JSON: {error}", REMEDY) from None
     entries = document.get("keys") if isinstance(document, dict) else None

@@ -13,6 +13,7 @@ import jwt
 
 from webhook.authentication.jwks import KID
 from webhook.authentication.reasons import AuthFailure, refuse
+from webhook.core.json_depth import bound_depth
 from webhook.errors import AuthenticationError
 from webhook.ports import TokenKey, TokenKeys
 
@@ -146,6 +147,7 @@ def _parse_object(raw: bytes, reason: AuthFailure) -> dict[str, Any]:
     """Parse a JSON object without ambiguities: UTF-8, unique keys, no NaN, no lone surrogates."""
     try:
         value = json.loads(raw.decode(), object_pairs_hook=_reject_duplicates, parse_constant=_reject_duplicates)
+        bound_depth(value)
         json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         refuse(reason, f"not a JSON object: {error}")

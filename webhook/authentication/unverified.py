@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from webhook.core.json_depth import bound_depth
+
 _SEGMENT = re.compile(r"[A-Za-z0-9_-]+")
 _SEGMENTS = 3  # header, payload, signature
 
@@ -28,7 +30,8 @@ def read_token(text: str) -> UnverifiedToken:
 
 def _decode_object(segment: str) -> dict[str, Any]:
     try:
-        found = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), parse_constant=_reject_number)
+        text = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+        found = bound_depth(json.loads(text, parse_constant=_reject_number))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from webhook.commands.simulator import USER
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome_types import Outcomes
+from webhook.core.json_depth import bound_depth
 from webhook.core.kubernetes.quantity import UnreadableTextError
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy.model import Service
@@ -205,7 +206,7 @@ def read_events(lines: BinaryIO, name: str) -> Iterator[tuple[int, ReplayEvent]]
 def parse(line: bytes) -> ReplayEvent:
     """Parse one line; UserError if it is invalid."""
     try:
-        raw = msgspec.json.decode(line)
+        raw = bound_depth(msgspec.json.decode(line))
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise UserError(f"not JSON: {error}", "write one JSON object a line") from None
     if not isinstance(raw, dict):

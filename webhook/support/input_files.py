@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from webhook.core.document.yaml.syntax_errors import describe_syntax_error
+from webhook.core.json_depth import bound_depth
 from webhook.core.plain_text import quote_value
 from webhook.errors import UserError
 
@@ -122,18 +123,24 @@ def read_documents(path: Path) -> list[Any]:
         return [_parse_json(text)]
     except _DuplicateKeyError as error:
         raise UserError(f"{path}: {error}", "keep one of the two") from None
-    except (msgspec.MsgspecError, RecursionError, ValueError):
+    except RecursionError:
+        raise _build_depth_error(path) from None
+    except (msgspec.MsgspecError, ValueError):
         pass
     try:
         found.extend(yaml.load_all(text, _Loader))
         _refuse_expansion(found)
-        return [msgspec.json.decode(msgspec.json.encode(document)) for document in found]
+        return [bound_depth(msgspec.json.decode(msgspec.json.encode(document))) for document in found]
     except yaml.YAMLError as error:
         raise _build_yaml_error(error, text, path, len(found)) from None
     except RecursionError:
-        raise UserError(f"{path}: not YAML: nested too deeply", "flatten it") from None
+        raise _build_depth_error(path) from None
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}", "fix the syntax") from None
+
+
+def _build_depth_error(path: Path) -> UserError:
+    return UserError(f"{path}: not YAML: nested too deeply", "flatten it")
 
 
 def _parse_number(text: str) -> float | str:
@@ -147,7 +154,7 @@ _decoder = msgspec.json.Decoder(float_hook=_parse_number)
 
 def _parse_json(text: str) -> Any:
     """Parse a JSON document with msgspec, which is strict and fast, and refuse duplicate keys, which it accepts."""
-    document = _decoder.decode(text)
+    document = bound_depth(_decoder.decode(text))
     json.loads(text, object_pairs_hook=_refuse_duplicates, parse_int=len, parse_float=len)
     return document
 

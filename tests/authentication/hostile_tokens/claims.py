@@ -14,6 +14,7 @@ from tests.authentication.hostile_tokens.token_builder import (
     good,
     raw_claims,
 )
+from tests.harness.nesting import TOO_DEEP
 from webhook.authentication.reasons import AuthFailure
 
 _DAY = 86_400
@@ -128,6 +129,7 @@ _FORM = (
     *(_bytes(f"{name} twice", _member(f'"{name}": "x"')) for name in ("iss", "aud", "sub", "exp", "iat", "nbf", "jti")),
     _bytes("iss twice, once with an escape", _member('"\\u0069ss": "kube-apiserver"')),
     _bytes("a name twice, deep inside", _member('"x": [{"a": 1, "a": 1}]')),
+    _bytes("deeply nested", _member(f'"x": {TOO_DEEP}')),
     _bytes("a lone surrogate", _member('"x": "\\ud800"')),
     _bytes("a surrogate of the wrong order", _member('"x": "\\udc00\\ud800"')),
     _bytes("NaN", _member('"x": NaN')),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tests.authentication.hostile_tokens.token_builder import STRANGER, Draft, Hostile, key, raw_header
+from tests.harness.nesting import TOO_DEEP
 from webhook.authentication.reasons import AuthFailure
 
 _SURPLUS: dict[str, dict[str, object]] = {
@@ -92,5 +93,6 @@ CASES = (
     _make_malformed("NaN", _member('"x5t": NaN')),
     _make_malformed("Infinity", _member('"x5t": -Infinity')),
     _make_malformed("a raw control character", _member('"x5t": "\n"')),
-    _make_malformed("deeply nested", lambda _: b"[" * 1000),
+    _make_malformed("nested and cut off", lambda _: b"[" * 1000),
+    _make_malformed("deeply nested", _member(f'"x5t": {TOO_DEEP}')),
 )

@@ -6,11 +6,14 @@ import msgspec
 import pytest
 
 from tests.core.admission.workloads import template
-from tests.core.reviewing import ALICE, Gate, policy_of
+from tests.core.reviewing import ALICE, Gate, body, policy_of
 from tests.core.strategies import Json
+from tests.harness.nesting import nest
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.admission.makers import TEMPLATES_MAX
 from webhook.core.findings import Code
+from webhook.core.json_depth import DEPTH_MAX
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
 
 POLICY = """
@@ -164,6 +167,19 @@ async def test_numbers_of_pods_that_make_no_sense_are_passed_over(replicas: Any)
     job = {"name": "a", "replicas": replicas, "template": {"spec": {"completions": replicas, "template": THEIRS}}}
     decision = await review({"replicatedJobs": [job]}, "jobset.x-k8s.io", "JobSet", loaded=policy_of(POLICY))
     assert len(decision.warnings) == 1
+
+
+async def test_depth_of_an_object_is_bounded_alike_on_each_interpreter() -> None:
+    below = DEPTH_MAX - 2  # of the object and its spec
+
+    def build_body(levels: int) -> bytes:
+        return body(**ask({"leader": THEIRS, "more": "<more>"})).replace(b'"<more>"', nest(levels).encode())
+
+    answer = await Gate(KNOWN).interceptor.review(Half.VALIDATE, build_body(below))
+    assert answer.decision.warnings == (DENIED,)
+    for half in Half:
+        with pytest.raises(BadReviewError, match=r"^AdmissionReview\.request\.object: nested too deeply$"):
+            await Gate(KNOWN).interceptor.review(half, build_body(below + 1))
 
 
 async def test_of_very_many_templates_the_first_are_reviewed() -> None:

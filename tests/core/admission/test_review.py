@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.core.admission.review import any_json, list_places
 from tests.core.reviewing import Gate, body, envelope, pod, policy_of
 from tests.core.strategies import PROPERTY, Json, pods
+from tests.harness.nesting import BEYOND_EACH_INTERPRETER
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.admission.review import _decode_in_one_pass, _decode_in_steps, decode, encode
 from webhook.core.kubernetes.admission_request import ALLOWED, BadReviewError, ResponseStatus
@@ -42,7 +43,7 @@ def spec(**fields: Any) -> bytes:
 
 
 GOOD = body()
-NESTED = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
+NESTED = b'{"a":' * BEYOND_EACH_INTERPRETER + b"1" + b"}" * BEYOND_EACH_INTERPRETER
 
 BAD = {
     "empty": (b"", "empty body"),
@@ -83,7 +84,7 @@ BAD = {
     ),
     "nested_deeply": (GOOD.replace(b'"containers"', b'"x":' + NESTED + b',"containers"'), "nested too deeply"),
     "nested_deeply_at_the_top": (NESTED, "AdmissionReview: nested too deeply"),
-    "arrays_nested_deeply": (GOOD[:-1] + b',"x":' + b"[" * 50_000, "nested too deeply"),
+    "arrays_nested_deeply": (GOOD[:-1] + b',"x":' + b"[" * BEYOND_EACH_INTERPRETER, "nested too deeply"),
     "invalid_utf8": (GOOD.replace(b"review-1", b"\xff\xfe"), "utf-8"),
     "invalid_utf8_in_the_pod": (GOOD.replace(b"default-scheduler", b"\xc3\x28"), "request.object: "),
     "surrogate_in_utf8": (GOOD.replace(b"review-1", b"\xed\xa0\x80"), "utf-8"),

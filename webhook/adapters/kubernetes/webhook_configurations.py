@@ -14,6 +14,7 @@ from webhook.adapters.kubernetes.api.requests import (
     RefusedError,
     send_request,
 )
+from webhook.core.json_depth import bound_depth
 from webhook.core.webhook_configurations import NAMES, ConfigurationName, OutdatedConfiguration
 from webhook.errors import UNREADABLE_JSON, WebhookConfigurationError
 
@@ -55,7 +56,7 @@ class WebhookConfigurations:
     async def _read(self, name: ConfigurationName) -> dict[str, Any] | None:
         try:
             body = await send_request(self._client, "GET", _path(name), self._request_seconds)
-            return msgspec.json.decode(body, type=dict[str, Any])
+            return bound_depth(msgspec.json.decode(body, type=dict[str, Any]))
         except UNREADABLE_JSON as error:
             raise _make_error("read", name, GarbledError(str(error))) from error
         except ApiError as error:

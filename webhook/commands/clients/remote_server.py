@@ -15,11 +15,12 @@ import msgspec
 
 from webhook.commands.simulator import ReviewServerError
 from webhook.core.admission.decision import Decision, DecisionInputs, Dependence, Deviation, Half, StageNote, Verdict
+from webhook.core.json_depth import bound_depth
 from webhook.core.kubernetes.admission_request import ALLOWED, BadReviewError, ResponseStatus
 from webhook.core.patch import Patch, PatchOperation
 from webhook.core.plain_text import escape_line
 from webhook.core.shares import PodSlot
-from webhook.errors import UserError
+from webhook.errors import UNREADABLE_JSON, UserError
 from webhook.interceptor import Answer
 from webhook.support.http_timeout import build_socket_timeouts
 from webhook.support.input_files import INPUT_BYTES_MAX, read_content
@@ -158,9 +159,11 @@ def _parse_decision(half: Half, answer: bytes, url: str) -> Decision:
     try:
         response = msgspec.json.decode(answer, type=_AdmissionReview).response
         patch = Patch(msgspec.json.decode(response.patch, type=tuple[PatchOperation, ...]))
+        for operation in patch:
+            bound_depth(operation.value)
         annotations = response.audit_annotations
         verdict = Verdict(annotations["decision"])
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError):
+    except (*UNREADABLE_JSON, KeyError, ValueError):
         raise ReviewServerError(f"{url} answers, but not as Podgate does", "give the URL of podgate serve") from None
     status = ALLOWED if response.allowed else ResponseStatus(**msgspec.structs.asdict(response.status))
     ignored = {"decision", "client-id"}

@@ -9,6 +9,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import msgspec
 
+from webhook.core.json_depth import bound_depth
 from webhook.core.reporting.queue_document import QueueDocument
 from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import UNREADABLE_JSON, NoSuchPageError, NoSuchServiceError, UserError
@@ -23,8 +24,8 @@ _PLAIN_PORT = "give --server the plain port (--plain-listen) of podgate serve"
 def parse_status(body: bytes, server: str) -> dict[str, Any]:
     """Return the status document of a server or a controller; `server` names it in the UserError for anything else."""
     try:
-        document = json.loads(body)
-    except ValueError:
+        document = bound_depth(json.loads(body))
+    except (ValueError, RecursionError):
         document = None
     is_podgate = isinstance(document, dict) and (
         document.get("role") == CONTROLLER or isinstance(document.get("services"), list)

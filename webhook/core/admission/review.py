@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from webhook.core.admission.decision import Decision
+from webhook.core.json_depth import BoundedDecoder
 from webhook.core.kubernetes.admission_request import (
     BadReviewError,
     RawRequest,
@@ -109,7 +110,7 @@ class Request(Struct, frozen=True, gc=False):
 
 _pod_envelope = msgspec.json.Decoder(_PodEnvelope)
 _pod = msgspec.json.Decoder(Pod)
-_any_object = msgspec.json.Decoder(dict[str, Any])
+_any_object = BoundedDecoder(dict[str, Any])
 _encoder = msgspec.json.Encoder()
 
 

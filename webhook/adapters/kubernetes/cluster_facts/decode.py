@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from webhook.adapters.kubernetes.api.field_faults import EACH, has_child, list_children, parse_path, split_fault
+from webhook.core.json_depth import bound_depth
 
 T = TypeVar("T")
 
@@ -14,7 +15,7 @@ def decode_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str
     try:
         return msgspec.json.decode(body, type=kind), {}
     except msgspec.ValidationError:
-        return _drop_bad_fields(msgspec.json.decode(body), kind)
+        return _drop_bad_fields(bound_depth(msgspec.json.decode(body)), kind)
 
 
 def decode_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, str]]:
@@ -23,7 +24,7 @@ def decode_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, s
     for item in msgspec.json.decode(body, type=_Items).items or ():
         try:
             decoded, fields = decode_fields(item, kind)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, RecursionError) as error:
             lost[_find_name(item)] = str(error)
             continue
         found.append(decoded)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from webhook.core.checks.facts import CertificateFact, Json, TrustFact
 from webhook.core.document.configmap import NAMESPACE
+from webhook.core.json_depth import bound_depth
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -169,7 +170,8 @@ def _parse_claims(token: bytes) -> Json:
     if len(segments) != _SEGMENTS:
         return {}
     try:
-        claims = json.loads(base64.urlsafe_b64decode(segments[1] + b"=" * (-len(segments[1]) % 4)))
+        text = base64.urlsafe_b64decode(segments[1] + b"=" * (-len(segments[1]) % 4))
+        claims = bound_depth(json.loads(text))
     except (ValueError, RecursionError):
         return {}
     return claims if isinstance(claims, dict) else {}

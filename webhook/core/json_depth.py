@@ -1,0 +1,38 @@
+"""How deeply JSON from outside may be nested, the same on each release of CPython: docs/design/interpreter.md.
+
+The bounds of msgspec and of the standard library are the interpreter's: some hundred levels on one release, some ten
+thousand on another. A decoder with types goes no deeper than they do, so only free values need a bound of our own.
+"""
+
+from itertools import chain
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+DEPTH_MAX = 128
+"""Levels of lists and mappings. Objects of Kubernetes have some dozen; a common bound of JSON libraries is 128."""
+_NESTED = (dict, list)
+
+_T = TypeVar("_T")
+
+
+def bound_depth(value: _T) -> _T:
+    """Return a decoded value. RecursionError, as for the interpreter's own bound: it has more than DEPTH_MAX levels."""
+    level: list[object] = [value]
+    for _ in range(DEPTH_MAX + 1):
+        nested = [part for part in level if isinstance(part, _NESTED)]
+        if not nested:
+            return value
+        level = list(chain.from_iterable(part.values() if isinstance(part, dict) else part for part in nested))
+    raise RecursionError(f"nested deeper than {DEPTH_MAX} levels")
+
+
+class BoundedDecoder(Generic[_T]):
+    """A decoder of free values, whose depth is bounded."""
+
+    def __init__(self, kind: type[_T]) -> None:
+        self._decoder = msgspec.json.Decoder(kind)
+
+    def decode(self, raw: bytes | Raw, /) -> _T:
+        return bound_depth(self._decoder.decode(raw))
