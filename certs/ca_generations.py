@@ -97,7 +97,7 @@ def decode(text: bytes, place: str) -> Generations:
     try:
         rows = json.loads(text)["generations"]
         return tuple(_decode_generation(row) for row in rows)
-    except (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, UnsupportedAlgorithm) as error:
         raise CertsError(
             f"{place}: not a list of CA generations ({type(error).__name__})",
             "restore its former content; or delete it, and a new CA succeeds the old one",

@@ -124,5 +124,5 @@ def _compute_seconds_left(token: Path, now_seconds: int) -> float:
     try:
         claims = jwt.decode(read(token).decode().strip(), options={"verify_signature": False})
         return float(claims["exp"]) - now_seconds
-    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError, RecursionError):
         return 0

@@ -59,7 +59,7 @@ def parse_key_set(text: bytes | None) -> tuple[dict[str, Any], ...]:
     """Return the keys of a key set; none if it cannot be parsed."""
     try:
         rows = json.loads(text or b"{}")["keys"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ()
     return tuple(rows) if isinstance(rows, list) and all(isinstance(row, dict) for row in rows) else ()
 
@@ -83,7 +83,7 @@ def decode(text: bytes, place: str) -> Keys:
     """Parse keys from their JSON form; CertsError, which names `place`, for anything else."""
     try:
         return tuple(_decode_key(row) for row in json.loads(text)["keys"])
-    except (ValueError, TypeError, KeyError, AttributeError, CertsError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, CertsError) as error:
         raise CertsError(
             f"{place}: not a list of signing keys ({type(error).__name__})",
             "restore its former content; or delete it, and a new key succeeds the old one",

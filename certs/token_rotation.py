@@ -220,7 +220,7 @@ def _find_current(state: TokenState) -> _Current | None:
         only = {"verify_exp": False, "verify_aud": False, "verify_iat": False, "require": ["exp", "iat"]}
         claims = jwt.decode(state.token, key, algorithms=[key.algorithm_name], options=only)  # type: ignore[arg-type]  # a TypedDict
         moments = {name: int(claims[name]) for name in ("iat", "exp")}
-    except (jwt.PyJWTError, KeyError, StopIteration, ValueError, TypeError, OverflowError):
+    except (jwt.PyJWTError, KeyError, StopIteration, ValueError, TypeError, OverflowError, RecursionError):
         return None
     return _Current(kid, {**claims, **moments}) if isinstance(claims.get("iss"), str) else None
 

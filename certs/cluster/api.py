@@ -90,8 +90,8 @@ class Api:
                 finally:
                     response.close()
                 self._is_clock_right = _is_now(response.headers.get("Date"))
-        # ConfigException: from an exec plugin. ValueError: an invalid token or response.
-        except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
+        # ConfigException: from an exec plugin. ValueError, RecursionError: an invalid token or response.
+        except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError, RecursionError) as error:
             reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)[:_MESSAGE_CHARACTERS_MAX]
             raise CertsError(f"{method} {path}: {reason}", "it will be retried") from None
         return response.status, _check_response(method, path, response.status, found)

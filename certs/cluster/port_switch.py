@@ -98,7 +98,7 @@ def _read_ports(caller: StoredSecret) -> list[PortCertificate | None]:
             port = _build_port(caller.data[name], int(noted["writtenAt"]))
             closed_at = noted["closedAt"]
             found.append(replace(port, closed_at=int(closed_at) if closed_at is not None else None))
-        except (KeyError, IndexError, ValueError, TypeError, CertsError):
+        except (KeyError, IndexError, ValueError, TypeError, RecursionError, CertsError):
             found.append(None)
     return found
 

@@ -7,6 +7,7 @@ import pytest
 from certs.authority import Authority
 from certs.ca_generations import Generation, decode, encode, encode_bundle, encode_pem
 from certs.errors import CertsError
+from tests.harness.nesting import BEYOND_EACH_INTERPRETER, nest
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -34,6 +35,7 @@ def test_ca_generations_round_trip_and_the_newest_is_first_in_the_bundle() -> No
         b"[]",
         b"{}",
         b'{"generations": [{}]}',
+        pytest.param(b'{"generations": [' + nest(BEYOND_EACH_INTERPRETER).encode() + b"]}", id="nested"),
         b'{"generations": [{"certificate": "x", "key": null, "publishedAt": null, "leavesEnd": null}]}',
         encode((generation(),)).replace(b"2026-01-01", b"yesterday!"),
         json.dumps({"generations": [{**json.loads(encode((generation(),)))["generations"][0], "key": 1}]}).encode(),

@@ -16,6 +16,7 @@ from certs.signing_keys import Keys, build_key_set, decode, encode, make_key, pa
 from certs.token_issuer import ALGORITHMS, build_jwk, format_key_set, new_key, sign
 from certs.token_rotation import Issuer, TokenState, TokenStep, find_next_step
 from tests.core.strategies import examples
+from tests.harness.nesting import BEYOND_EACH_INTERPRETER, nest
 from webhook.authentication.jwks import list_issuers, read_key_set
 
 HOUR, DAY = 3600, 86400
@@ -360,6 +361,9 @@ def record(**fields: object) -> str:
     return json.dumps({"keys": [{**row, "madeAt": "2026-01-01T00:00:00Z", **fields}]})
 
 
+_NESTED = f'{{"keys": {nest(BEYOND_EACH_INTERPRETER)}}}'
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -368,6 +372,7 @@ def record(**fields: object) -> str:
         '{"keys": [{}]}',
         '{"keys": [{"jwk": 1}]}',
         '{"keys": 1}',
+        pytest.param(_NESTED, id="nested"),
         record(jwk=1),
         record(jwk={}),
         record(key=1),
@@ -376,6 +381,10 @@ def record(**fields: object) -> str:
 def test_invalid_record_is_reported_and_not_overwritten(text: str) -> None:
     with pytest.raises(CertsError, match="Secret x: not a list of signing keys"):
         decode(text.encode(), "Secret x")
+
+
+def test_a_key_set_that_is_nested_too_deeply_has_no_keys() -> None:
+    assert parse_key_set(_NESTED.encode()) == ()
 
 
 def test_key_with_the_public_part_of_another_key_is_rejected() -> None:

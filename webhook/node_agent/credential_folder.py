@@ -119,7 +119,7 @@ class CredentialFolder:
     def _read_ledger(self) -> dict[str, list[str]]:
         try:
             found = json.loads(self.read(_LEDGER) or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise UserError(f"{self.path / _LEDGER}: cannot be parsed", "move it away, and what is listed in it")

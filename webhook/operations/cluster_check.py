@@ -21,7 +21,7 @@ from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.probe import PodProbe
 from webhook.core.reporting.node_document import NodeDocument
 from webhook.core.reporting.status import CONTROLLER
-from webhook.errors import UserError
+from webhook.errors import UNREADABLE_JSON, UserError
 from webhook.operations.server_discovery import FoundServer, NoServerError, ServerLocation, open_server
 from webhook.operations.shipped_manifests import read_manifest_files
 
@@ -151,7 +151,7 @@ async def _read_extenders(reading: "Reading", facts: ClusterFacts, where: Server
         async with open_extenders(url, where.kubeconfig) as extenders:
             pages = await extenders.read("/api/v1/nodes")
         found = {name: msgspec.json.decode(page, type=NodeDocument) for name, page in pages.items()}
-    except (UserError, msgspec.MsgspecError) as error:
+    except (UserError, *UNREADABLE_JSON) as error:
         reading.unread["extenders"] = str(error)
     else:
         reading.values["extenders"] = {name: document.nodes for name, document in found.items()}

@@ -3,15 +3,13 @@
 import time
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from webhook.core.installation.objects import ObjectReference
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import OutcomeRules, OutcomeSource
 from webhook.core.suggestion.observed_pods import ObservedPods
-from webhook.errors import UserError
+from webhook.errors import UNREADABLE_JSON, UserError
 from webhook.support.kubeconfig import Kubeconfig
 
 _PODS = ObjectReference("v1", "Pod", "")
@@ -36,7 +34,7 @@ async def observe_pods(
                     found.add(Pod.from_document(document))
         finally:
             await client.close()
-    except (UserError, ValueError, msgspec.MsgspecError) as error:
+    except (UserError, ValueError, *UNREADABLE_JSON) as error:
         warnings.append(f"Pods as they are now were not read: {error}")
         return {}
     return {name: list(found.describe()) for name, found in seen.items()}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.nesting import BEYOND_EACH_INTERPRETER, nest
 from webhook.core.groups.membership import GroupError, Membership, find_membership
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
 from webhook.core.policy_fields import GroupSource
@@ -172,3 +173,8 @@ def test_a_pod_group_with_another_path_is_refused() -> None:
 @pytest.mark.parametrize("text", ["", "x", "{}", '{"source": "Job"}', '{"source": "Other", "name": "x"}', '["Job"]'])
 def test_an_unreadable_membership_is_none(text: str) -> None:
     assert Membership.decode(text) is None
+
+
+@pytest.mark.parametrize("end", ["]", ""])
+def test_an_annotation_that_is_nested_too_deeply_is_no_membership(end: str) -> None:
+    assert Membership.decode(f'{{"x":{nest(BEYOND_EACH_INTERPRETER, "[", end)}}}') is None

@@ -1,10 +1,10 @@
 """JWKS document of the cluster's own token issuer, fetched from the API server (OpenID Connect discovery)."""
 
 from kubernetes_asyncio.client import ApiClient
-from msgspec import MsgspecError, Struct, json
+from msgspec import Struct, json
 
 from webhook.adapters.kubernetes.api.requests import ApiError, request_document
-from webhook.errors import UserError
+from webhook.errors import UNREADABLE_JSON, UserError
 from webhook.ports import KEY_SET_BYTES_MAX, KeyDocument
 
 DISCOVERY = "/.well-known/openid-configuration"
@@ -29,7 +29,7 @@ class ClusterKeys:
     async def fetch(self) -> KeyDocument:
         try:
             issuer = json.decode(await self._get(DISCOVERY), type=_Discovery).issuer
-        except MsgspecError as error:
+        except UNREADABLE_JSON as error:
             raise UserError(f"{DISCOVERY}: {error}", _REMEDY) from None
         if not issuer:
             raise UserError(f"{DISCOVERY}: names no issuer", _REMEDY)

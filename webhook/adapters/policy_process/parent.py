@@ -131,7 +131,7 @@ def _sense() -> Iterator[None]:
     """Raise CheckFailedError if the answer cannot be decoded."""
     try:
         yield
-    except (msgspec.MsgspecError, ValueError, IndexError) as error:
+    except (msgspec.MsgspecError, ValueError, IndexError, RecursionError) as error:
         raise CheckFailedError(f"its process returned an unreadable answer: {error}") from None
 
 

@@ -103,7 +103,7 @@ class AnnouncementListener:
         elif kind == _MESSAGE:
             try:
                 announcement = read(content)
-            except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as error:
+            except (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError) as error:
                 text = f"an announcement cannot be read: {error!r}"
                 self._unreadable.enter(StoreFailure(text, StoreFault.SCRIPT))
             else:

@@ -8,6 +8,7 @@ import msgspec
 from webhook.adapters.redis_store.keys import tag_of
 from webhook.adapters.redis_store.plans import PreparedPlan
 from webhook.adapters.redis_store.store_clock import StoreClock
+from webhook.errors import UNREADABLE_JSON
 
 
 class _KnownStore(msgspec.Struct, frozen=True):
@@ -78,7 +79,7 @@ class LossDetector:
         """Notice losses since another process described the store; a text that cannot be read changes nothing."""
         try:
             known = msgspec.json.decode(described, type=_KnownStore)
-        except msgspec.DecodeError:
+        except UNREADABLE_JSON:
             return
         self._run_ids, self._births = known.processes, known.births
 

@@ -23,7 +23,7 @@ from webhook.core.console_views.pipeline import (
 )
 from webhook.core.document import DocumentError
 from webhook.core.document.yaml.reader import read_yaml
-from webhook.errors import UserError
+from webhook.errors import UNREADABLE_JSON, UserError
 
 _RECORDS = 1_000
 _TEXT_MAX = 63
@@ -73,7 +73,7 @@ async def _read_stopped(reader: DocumentReader) -> tuple[DenialPage, str]:
     try:
         raw = await port.get(f"/api/v1/decisions?denied=true&since={MINUTES}m&limit={_RECORDS}")
         found = msgspec.json.decode(raw, type=DenialPage)
-    except (UserError, msgspec.MsgspecError) as error:
+    except (UserError, *UNREADABLE_JSON) as error:
         return DenialPage(()), f"which Pods were stopped is not known: {' '.join(str(error).split())}"
     return found, found.error or ""
 

@@ -89,6 +89,6 @@ def _read_pod_group(body: bytes) -> str:
     """Return `spec.schedulingGroup.podGroupName`, "" without; a Pod of a record has none."""
     try:
         group = _review.decode(body).request.object.spec.scheduling_group
-    except DecodeError:
+    except (DecodeError, RecursionError):
         return ""
     return "" if group is None else group.pod_group_name

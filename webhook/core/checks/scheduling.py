@@ -191,6 +191,6 @@ def _parse_configuration(facts: ClusterFacts) -> Json:
     data = {} if facts.scheduler_map is None else facts.scheduler_map.data or {}
     try:
         found = yaml.safe_load(data.get("config.yaml", ""))
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

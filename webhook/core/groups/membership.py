@@ -51,7 +51,7 @@ class Membership(Struct, frozen=True, omit_defaults=True, gc=False):
         """Return the membership in an annotation; None if it is not readable."""
         try:
             return _decoder.decode(text)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return None
 
     def encode(self) -> str:

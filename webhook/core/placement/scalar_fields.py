@@ -212,5 +212,5 @@ _NOBODYS = msgspec.Raw(b'[{"fieldsV1":{"f:spec":{}}}]')
 def _managers_of(metadata: PodMetadata) -> tuple[_Manager, ...]:
     try:
         return _managers.decode(metadata.managed_fields) or ()
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ()

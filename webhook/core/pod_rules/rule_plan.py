@@ -101,7 +101,7 @@ class RulePlan(NamedTuple):
         try:
             found = self.reader.read(pod, subject)
             activation = load_environment().activate(found.values, subject)
-        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             return [rule.fail(str(error)) for rule in self.rules]
         return [
             rule.pass_over() if is_record and rule.unrecorded else rule.judge(activation, found.excess)

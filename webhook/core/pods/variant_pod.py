@@ -127,7 +127,7 @@ def _find_time_us(managed_fields: Raw, scheduled: PodCondition) -> int:
     """
     try:
         entries = msgspec.json.decode(managed_fields, type=tuple[_ManagedFields, ...] | None) or ()
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return 0
     written = [(entry, fields) for entry in entries if (fields := entry.list_scheduled_fields()) is not None]
     if any("f:lastTransitionTime" in fields for _, fields in written):

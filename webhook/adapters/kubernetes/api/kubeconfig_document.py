@@ -60,7 +60,7 @@ def _read(path: Path) -> Json | None:
         return None
     except OSError as error:
         raise _make_unreadable_error(path, error.strerror) from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)  # the rest of the error may quote the file
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
         raise make_unusable_error(path, f"{where}not YAML") from None

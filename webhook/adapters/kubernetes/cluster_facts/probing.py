@@ -14,6 +14,7 @@ from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS
 from webhook.core.checks.facts import ProbeFact, RightFact
 from webhook.core.checks.rights import Right
 from webhook.core.installation.probe import PodProbe
+from webhook.errors import UNREADABLE_JSON
 
 _PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -103,6 +104,6 @@ async def _probe_pod(client: ApiClient, probe: PodProbe) -> ProbeFact:
         created = msgspec.json.decode(await send_request(client, "POST", path, SECONDS, _DRY_RUN, probe.pod))
     except RefusedError as error:
         return ProbeFact(probe.service, namespace, error.status, str(error), is_rewritten=False)
-    except (ApiError, msgspec.MsgspecError) as error:
+    except (ApiError, *UNREADABLE_JSON) as error:
         return ProbeFact(probe.service, namespace, 0, str(error), is_rewritten=False)
     return ProbeFact(probe.service, namespace, _CREATED, "", is_rewritten=probe.is_rewritten(created))
