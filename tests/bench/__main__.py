@@ -4,7 +4,8 @@
 and traces: tokens, client certificates, quota, breaker, metrics, sampled logs. Go's standard library,
 controller-runtime and kopf have a webhook with the same placement, aiohttp one with a constant response. All serve
 TLS 1.3 with client certificates on one core; load generator, Redis and trace receiver run on another. CPU time is that
-of the server's processes, from the operating system. `--before REVISION` adds the server of another commit.
+of the server's processes, from the operating system. `--before REVISION` adds the server of another commit,
+`--interpreter PATH` today's under another Python, which has the locked packages; here and in `starts` and `rates`.
 
 `rates`, `services`, `windows`, `containers`, `connections`, `processes`, `parents` and `refusals` compare fewer servers
 under other loads. All of these, and `apiserver`, which creates Pods at a real API server, record their figures in
@@ -71,9 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--watched", type=int, default=pods.WATCHED, help="Pods that the controller watches")
     parser.add_argument("--pictures", metavar="RESULTS", type=Path, help="write docs/performance.md from a JSON file")
     parser.add_argument("--before", metavar="REVISION", help="measure the server of another commit, too")
+    parser.add_argument(
+        "--interpreter",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="measure the server under another Python, too",
+    )
     chosen = parser.parse_args(arguments)
-    if chosen.quick and (chosen.only or chosen.before):
-        parser.error("--quick takes neither --only nor --before")
+    if chosen.quick and (chosen.only or chosen.before or chosen.interpreter):
+        parser.error("--quick takes none of --only, --before and --interpreter")
     if chosen.pictures:
         fragments.write(results.read(chosen.pictures))
         scale.write(results.read(chosen.pictures))
@@ -135,7 +143,7 @@ def _measure_deployments(chosen: argparse.Namespace) -> list[str]:
 
 
 def _starts(chosen: argparse.Namespace) -> list[str]:
-    lines, figures = starts.measure(chosen.rounds or starts.ROUNDS, chosen.before)
+    lines, figures = starts.measure(chosen.rounds or starts.ROUNDS, chosen.before, chosen.interpreter)
     results.record("starts", figures)
     return lines
 
@@ -168,7 +176,7 @@ def _measure_scale(_: argparse.Namespace) -> list[str]:
 
 
 def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
-    return lambda chosen: full.measure(name, chosen.rounds or ROUNDS, chosen.before)
+    return lambda chosen: full.measure(name, chosen.rounds or ROUNDS, chosen.before, chosen.interpreter)
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {

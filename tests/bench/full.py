@@ -1,7 +1,7 @@
 """Comparisons of servers in `make bench`: each as a table and as JSON."""
 
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -22,11 +22,16 @@ SECONDS, WARM_UP_SECONDS, SECONDS_AT_A_RATE = 1.0, 0.4, 4.0
 
 
 async def comparison(
-    start: Callable[[Stage], Awaitable[list[Row]]], bench: Bench, before: Path | None = None, *, with_kopf: bool = True
+    start: Callable[[Stage], Awaitable[list[Row]]],
+    bench: Bench,
+    before: Path | None = None,
+    interpreters: Sequence[str] = (),
+    *,
+    with_kopf: bool = True,
 ) -> tuple[list[str], dict[str, object], list[Row]]:
     """Return the lines of the output, the figures, and the rows."""
     async with trace_receiver() as traces, AsyncExitStack() as stack:
-        stage = Stage(stack, bench.files, traces, before, with_kopf)
+        stage = Stage(stack, bench.files, traces, before, with_kopf, interpreters)
         rows = await start(stage)
         await bench.measure(rows)
         telemetry = [await rates(traces, number, target) for number, target in enumerate(stage.own)]
@@ -40,7 +45,7 @@ async def comparison(
     return lines, {"rows": list_objects(rows), "generator": generator_figures(rows), "telemetry": telemetry}, rows
 
 
-def measure(name: str, rounds: int, revision: str | None) -> list[str]:
+def measure(name: str, rounds: int, revision: str | None, interpreters: Sequence[str] = ()) -> list[str]:
     """Return the lines of the output of a comparison; its figures are recorded."""
     before = check_out(revision) if revision else None
     with (
@@ -49,6 +54,6 @@ def measure(name: str, rounds: int, revision: str | None) -> list[str]:
     ):
         files = Files.create(Path(folder), POLICY)
         bench = Bench(go_programs().loadgen, files, rounds, SECONDS, WARM_UP_SECONDS, SECONDS_AT_A_RATE)
-        lines, figures, _ = uvloop.run(comparison(COMPARISONS[name], bench, before))
+        lines, figures, _ = uvloop.run(comparison(COMPARISONS[name], bench, before, interpreters))
     record(name, figures)
     return [f"comparison of servers: {name}, {rounds} interleaved rounds of {SECONDS} s", *lines]

@@ -1,6 +1,7 @@
 """Lineups: the servers of each comparison, and their scenarios."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 from tests.bench import servers
 from tests.bench.comparison import Row
 from tests.bench.cpu import OTHER_SERVER_CORE
+from tests.bench.interpreters import describe_interpreter
 from tests.bench.policies import SHARES, make_refusal_policy, services_of, windows_of
 from tests.bench.programs import go_programs, kopf_python
 from tests.bench.real_redis import real_redis
@@ -36,19 +38,24 @@ class Stage:
     traces: TraceReceiver
     before: Path | None = None
     with_kopf: bool = True
+    interpreters: Sequence[str] = ()
     own: list[Target] = field(default_factory=list)
 
-    async def podgate(self, *, redis: bool = True, policy: str = "", tree: Path | None = None) -> Target:
+    async def podgate(
+        self, *, redis: bool = True, policy: str = "", tree: Path | None = None, python: str = sys.executable
+    ) -> Target:
         """Start Podgate on a Redis of its own or on memory; `tree` is the checkout of another commit."""
-        name = f"{OWN if redis else OWN_MEMORY}{', before' if tree else ''}"
-        variant = Variant(name, self.stack.enter_context(real_redis()) if redis else None, policy, tree)
+        other = "" if python == sys.executable else f", {describe_interpreter(python)}"
+        name = f"{OWN if redis else OWN_MEMORY}{', before' if tree else other}"
+        variant = Variant(name, self.stack.enter_context(real_redis()) if redis else None, policy, tree, python)
         endpoint = self.traces.endpoint(str(len(self.own)))
         self.own.append(await self.stack.enter_async_context(servers.podgate(variant, self.files, endpoint)))
         return self.own[-1]
 
     async def both_stores(self) -> list[Target]:
-        """Start Podgate on Redis and on memory, and that of another commit if there is one."""
-        today = [await self.podgate(), await self.podgate(redis=False)]
+        """Start Podgate on Redis and on memory, under each interpreter, and that of another commit if there is one."""
+        pythons = (sys.executable, *self.interpreters)
+        today = [await self.podgate(redis=redis, python=python) for python in pythons for redis in (True, False)]
         return [*today, await self.podgate(tree=self.before)] if self.before else today
 
     async def go(self) -> Target:

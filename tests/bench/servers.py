@@ -57,6 +57,7 @@ class Variant:
     """Instead of that of the files."""
     tree: Path | None = None
     """The checkout of another commit."""
+    python: str = sys.executable
     core: int = SERVER_CORE
 
 
@@ -73,7 +74,8 @@ async def podgate(variant: Variant, files: Files, traces: str) -> AsyncIterator[
         files.policy.write_text(variant.policy)
     async with AsyncExitStack() as stack:
         with pin_to(variant.core):
-            running = await stack.enter_async_context(run_server(files, *arguments, tree=variant.tree or TREE))
+            started = run_server(files, *arguments, tree=variant.tree or TREE, python=variant.python)
+            running = await stack.enter_async_context(started)
         yield Target(variant.name, running.admission, running.process.pid, variant.redis, serving=running)
 
 

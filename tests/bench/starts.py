@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.bench import loop_stalls
 from tests.bench.cpu import cpu_seconds
+from tests.bench.interpreters import compile_modules, describe_interpreter
 from tests.bench.policies import POLICY
 from tests.bench.real_redis import real_redis
 from tests.bench.spread import Spread
@@ -56,13 +57,21 @@ class Start:
         return f"  {name:36} ready {ready}, CPU {server}, its children {children} ms; RSS {rss} MiB"
 
 
+@dataclass(frozen=True)
+class Build:
+    """What a server is started from."""
+
+    tree: Path = TREE
+    python: str = sys.executable
+
+
 @dataclass
 class Part:
-    """The CPU time of `python ARGUMENTS`, started from `tree`."""
+    """The CPU time of `python ARGUMENTS` of one build."""
 
     name: str
     arguments: tuple[str, ...]
-    tree: Path
+    build: Build
     given: bytes = b""
     cpu_ms: list[float] = field(default_factory=list)
 
@@ -75,20 +84,24 @@ class Part:
     def run(self) -> None:
         before = os.times()
         subprocess.run(
-            [sys.executable, *self.arguments], input=self.given, stdout=subprocess.PIPE, cwd=self.tree, check=True
+            [self.build.python, *self.arguments],
+            input=self.given,
+            stdout=subprocess.PIPE,
+            cwd=self.build.tree,
+            check=True,
         )
         after = os.times()
         used = after.children_user - before.children_user + after.children_system - before.children_system
         self.cpu_ms.append(used * 1e3)
 
 
-def start(into: Start, files: Files, arguments: Sequence[str], tree: Path) -> None:
+def start(into: Start, files: Files, arguments: Sequence[str], build: Build) -> None:
     """Start one server, measure it when it is ready, and end it."""
     log = files.folder / "start.log"
-    command = [sys.executable, "-m", "webhook", "serve", *files.arguments(), *arguments]
+    command = [build.python, "-m", "webhook", "serve", *files.arguments(), *arguments]
     began = time.perf_counter()
     with log.open("wb") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=stream, cwd=tree)
+        process = subprocess.Popen(command, stdout=stream, stderr=stream, cwd=build.tree)
     try:
         _wait_until_ready(process, log)
         into.ready_ms.append((time.perf_counter() - began) * 1e3)
@@ -119,36 +132,47 @@ def _read_children_seconds(pid: int) -> float:
     return (int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND
 
 
+def list_builds(revision: str | None, interpreters: Sequence[str]) -> dict[str, Build]:
+    """Return what is measured by the prefix of its names: bytecode is compiled for all."""
+    builds = {"": Build(), **({BEFORE: Build(check_out(revision))} if revision else {})}
+    for build in builds.values():
+        compileall.compile_dir(build.tree / "webhook", quiet=1)
+    for python in interpreters:
+        compile_modules(python)
+    return builds | {f"{describe_interpreter(python)}: ": Build(python=python) for python in interpreters}
+
+
 def measure(
-    rounds: int = ROUNDS, revision: str | None = None, services: int = loop_stalls.SERVICES
+    rounds: int = ROUNDS,
+    revision: str | None = None,
+    interpreters: Sequence[str] = (),
+    services: int = loop_stalls.SERVICES,
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the lines of the output, and the figures; `revision` adds the server of another commit."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="podgate-bench-")))
-        redis, before = stack.enter_context(real_redis()), check_out(revision) if revision else None
+        redis = stack.enter_context(real_redis())
         small, large = folder / "small", folder / "large"
         small.mkdir()
         large.mkdir()
         small_files = Files.create(small, POLICY)
         many = Files.create(large, loop_stalls.policy(1, services).decode())
-        trees = {"": TREE, **({BEFORE: before} if before is not None else {})}
-        for tree in trees.values():
-            compileall.compile_dir(tree / "webhook", quiet=1)
+        builds = list_builds(revision, interpreters)
         stores = {"memory": (), "Redis": ("--store", redis.url)}
         starts = [
-            (Start(f"{when}{store}, {name}"), files, arguments, tree)
+            (Start(f"{when}{store}, {name}"), files, arguments, build)
             for name, files in (("a few services", small_files), (f"{services} services", many))
             for store, arguments in stores.items()
-            for when, tree in trees.items()
+            for when, build in builds.items()
         ]
         parts = [
             part
-            for when, tree in trees.items()
+            for when, build in builds.items()
             for part in (
-                Part(f"{when}interpreter", ("-c", "pass"), tree),
-                Part(f"{when}serve --help, interpreter included", _COMMAND_LINE, tree),
-                Part(f"{when}policy check", _POLICY_CHECK, tree, small_files.policy.read_bytes()),
-                Part(f"{when}policy check, {services} services", _POLICY_CHECK, tree, many.policy.read_bytes()),
+                Part(f"{when}interpreter", ("-c", "pass"), build),
+                Part(f"{when}serve --help, interpreter included", _COMMAND_LINE, build),
+                Part(f"{when}policy check", _POLICY_CHECK, build, small_files.policy.read_bytes()),
+                Part(f"{when}policy check, {services} services", _POLICY_CHECK, build, many.policy.read_bytes()),
             )
         ]
         for number in range(rounds):

@@ -1,7 +1,10 @@
 """Parts of the benchmark that measure in one process run and print their figures."""
 
+import platform
 import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -118,3 +121,12 @@ def test_a_policy_that_differs_in_one_service_costs_less_than_a_new_one(monkeypa
     )
     assert one["check_ms"].low < whole["check_ms"].median
     assert one["server_ms"].low < whole["server_ms"].median
+
+
+def test_a_start_under_another_interpreter_is_named_by_its_version(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    own, (name, other) = starts.list_builds(None, [str(python)]).items()
+    assert own == ("", starts.Build())
+    assert (name, other) == (f"CPython {platform.python_version()}: ", starts.Build(python=str(python)))

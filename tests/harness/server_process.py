@@ -191,7 +191,7 @@ def pod(name: str = "web", **spec: Any) -> dict[str, Any]:
     }
 
 
-def start(arguments: list[str], log: Path, tree: Path | None = None) -> Process:
+def start(arguments: list[str], log: Path, tree: Path | None = None, python: str = sys.executable) -> Process:
     """Start `python ARGUMENTS` with a file as its output.
 
     It is forked from an interpreter that has imported Podgate, unless there is a `tree`, from which it runs alone.
@@ -199,18 +199,20 @@ def start(arguments: list[str], log: Path, tree: Path | None = None) -> Process:
     with log.open("wb") as stream:
         if tree is None:
             return Process(fork_server().start(arguments, log=stream.fileno(), folder=Path.cwd()))
-        return Process(subprocess.Popen([sys.executable, *arguments], stdout=stream, stderr=stream, cwd=tree))
+        return Process(subprocess.Popen([python, *arguments], stdout=stream, stderr=stream, cwd=tree))
 
 
 @asynccontextmanager
-async def run_server(files: Files, *arguments: str, tree: Path | None = None) -> AsyncIterator[Serving]:
+async def run_server(
+    files: Files, *arguments: str, tree: Path | None = None, python: str = sys.executable
+) -> AsyncIterator[Serving]:
     """Run a server until the block ends, then end it as Kubernetes would; its log must hold no traceback.
 
-    `tree` is that of `start`.
+    `tree` and `python` are those of `start`.
     """
     log = files.folder / f"server-{len(list(files.folder.glob('server-*.log')))}.log"
     ports = () if tree is not None else ("--decision-listen", "127.0.0.1:0")
-    process = start(["-m", "webhook", "serve", *files.arguments(), *ports, *arguments], log, tree)
+    process = start(["-m", "webhook", "serve", *files.arguments(), *ports, *arguments], log, tree, python)
     async with aiohttp.ClientSession() as session:
         try:
             listening = await wait_until_listening(process, log)
