@@ -1,4 +1,4 @@
-"""How deeply JSON from outside may be nested, the same on each release of CPython: docs/design/interpreter.md.
+"""The bound of the depth of JSON from outside, the same on each release of CPython: docs/design/interpreter.md.
 
 The bounds of msgspec and of the standard library are the interpreter's: some hundred levels on one release, some ten
 thousand on another. A decoder with types goes no deeper than they do, so only free values need a bound of our own.
