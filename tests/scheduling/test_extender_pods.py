@@ -10,7 +10,6 @@ from tests.cli.command_runner import Done, podgate
 from tests.cluster.forwarded_pods import FORWARDS, grant, run_pods
 from tests.cluster.kubelet_ports import kubelet_ports
 from tests.scheduling.extender_server import EXTENDER, NAMESPACE, OTHER, SECOND, ExtendedScheduler
-from tests.scheduling.node_exporter import HOT_CORES, NodeExporters
 
 pytestmark = pytest.mark.usefixtures("other")
 
@@ -19,12 +18,11 @@ READS = {"apiGroups": [""], "resources": ["*"], "verbs": ["get", "list"]}
 
 
 @pytest.fixture(scope="module")
-def forwarded(scheduler: ExtendedScheduler, exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
+def forwarded(scheduler: ExtendedScheduler) -> Iterator[ExtendedScheduler]:
     """Run both replicas as Pods, and let the scheduler ask each of them about one Pod."""
     plane, pki = scheduler.plane, scheduler.plane.folder / "pki"
-    exporters.set("hot", cores=640.0)  # the rate of a busy machine dips: not below the threshold
     for replica in (EXTENDER, OTHER):
-        plane.wait(lambda replica=replica: scheduler.nodes(replica)["hot"]["cpuShare"] > 1.2, "the load", replica)
+        plane.wait(lambda replica=replica: scheduler.is_hot("hot", replica), "the load", replica)
     scheduler.balance(EXTENDER)
     restart(scheduler, ignorable=False)  # a call that takes too long on a busy machine must not let the Pod run
     scheduler.create("asked", only="hot")
@@ -40,7 +38,6 @@ def forwarded(scheduler: ExtendedScheduler, exporters: NodeExporters) -> Iterato
         yield scheduler
     scheduler.delete_all()
     restart(scheduler)
-    exporters.set("hot", cores=HOT_CORES)
 
 
 def restart(scheduler: ExtendedScheduler, **extender: bool) -> None:
