@@ -146,8 +146,9 @@ class ExtendedScheduler:
     def start_scheduler(self, *flags: str, backoff_seconds: int | None = None, **extender: Any) -> None:
         """Start the scheduler; the keyword arguments replace fields of its extender's configuration.
 
-        The rest is what `podgate scheduler config` prints, but that it may work faster. `backoff_seconds` is the time
-        after each refusal, instead of one that grows.
+        The rest is what `podgate scheduler config` prints, but that it may work faster, and waits for the answers of a
+        busy machine: a call that it gives up lets a Pod go anywhere. `backoff_seconds` is the time after each refusal,
+        instead of one that grows.
         """
         folder = self._folder
         options = {
@@ -164,7 +165,7 @@ class ExtendedScheduler:
         configuration["podInitialBackoffSeconds"] = backoff_seconds or 1
         if backoff_seconds is not None:
             configuration["podMaxBackoffSeconds"] = backoff_seconds
-        configuration["extenders"][0] |= extender
+        configuration["extenders"][0] |= {"httpTimeout": "10s", **extender}
         path = write_json(folder / "scheduler.json", configuration)
         self.plane.processes.start(SECOND, [binaries().kube_scheduler, f"--config={path}", "--secure-port=0", *flags])
 
