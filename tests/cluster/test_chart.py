@@ -145,6 +145,7 @@ def test_release_is_installed_upgraded_and_removed(plane: ControlPlane, tmp_path
 def test_release_is_left_to_helm_by_install(plane: ControlPlane, tmp_path: Path) -> None:
     before = objects(plane)
     helm(plane, "install", RELEASE, CHART)
+    plane.wait(lambda: any(name.startswith("pod/") for name in objects(plane) - before), "the Pod of the Deployment")
     installed = objects(plane)
     for options in ((), ("--force-conflicts",)):
         done = podgate("install", "--kubeconfig", plane.kubeconfig, "--pki", tmp_path / "pki", *options)
