@@ -194,8 +194,13 @@ def test_real_faults_fire_their_alerts_and_fill_every_panel(
         missing = find_silent()
     assert missing == set()
     assert monitored.list_holding() - SLOWNESS == FAULTS
-    firing = {sample["metric"]["alertname"] for sample in prometheus.query('ALERTS{alertstate="firing"}')}
-    assert firing >= {"PodgateFailOpen", "PodgateCallsFail", "PodgateOutcomesRefused"}, "they have no `for`"
+    at_once = {"PodgateFailOpen", "PodgateCallsFail", "PodgateOutcomesRefused"}
+
+    def are_firing() -> bool:
+        firing = {sample["metric"]["alertname"] for sample in prometheus.query('ALERTS{alertstate="firing"}')}
+        return firing >= at_once
+
+    monitored.running.plane.wait(are_firing, "the alerts without `for` to fire", "prometheus")
     assert {(rule["name"], rule.get("lastError")) for rule in prometheus.rules() if rule["health"] != "ok"} == set()
 
 

@@ -127,7 +127,7 @@ def test_unschedulable_pods_trip_their_service_which_closes_when_nodes_appear(
     opened = breaker_status(running, "sick")
     assert (opened["openRemainingSeconds"] > 0, opened["trippedBy"].startswith("errorRate: >= 95%")) == (True, True)
     assert state(running, "sick") == "OPEN"
-    assert outcomes(running, "sick") == {"Unschedulable": 4}
+    running.wait(lambda: outcomes(running, "sick") == {"Unschedulable": 4}, "each start to be counted")
     [server] = running.installation.servers
     assert server.metrics()['podgate_breaker_tripped_timestamp_seconds{service="sick"}'] > 0
     assert server.metrics()['podgate_breaker_not_permitted_total{service="sick"}'] > 0

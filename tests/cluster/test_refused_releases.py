@@ -161,7 +161,7 @@ def test_refused_releases_are_told_while_they_last_and_made_once_afterwards(
         log = running.installation.log(leader)
         assert log.count("waiting Pods cannot be released") >= 1
         assert "its gates changed" not in log
-        assert running.count_used(namespace) == 1, "no charge is left behind"
+        plane.wait(lambda: running.count_used(namespace) == 1, "no charge to be left behind by a release", leader.name)
         assert list_gated(running, namespace) == {*WAITING}
     plane.wait(lambda: not list_gated(running, namespace), "the Pods to be released", leader.name)
     plane.wait(lambda: leader.total("podgate_queue_pods", labels) == 0, "the queue to be empty")
