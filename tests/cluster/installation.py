@@ -40,7 +40,16 @@ _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _REVISIONS = f"/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions"
 _CALLED_FOR = {"podgate.io/service": "asked"}
 """Labels of a Pod for which no mutating call is left out, whether a service owns it or not."""
+PATIENT = ("--handshake-timeout", "1m", "--body-timeout", "1m")
+"""Flags of a server that refuses no call of an API server on a busy machine."""
 _numbers = itertools.count(1)
+
+
+def lengthen_timeouts(configurations: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """Give all calls of webhook configurations 30 s, so that a busy machine fails none."""
+    for webhook in (webhook for configuration in configurations for webhook in configuration["webhooks"]):
+        webhook["timeoutSeconds"] = 30
+    return configurations
 
 
 @dataclass
@@ -154,10 +163,7 @@ class Installation:
         loaded_policy = load((policy or self.policy).encode(), Purpose.SERVE).policy.policy
         bundle = (self.files.folder / "ca.crt").read_bytes()
         client = ClientConfig(ServiceReference(port=self.load_balancer.port), bundle)
-        rendered = render_configurations(loaded_policy, client)
-        for webhook in (webhook for configuration in rendered for webhook in configuration["webhooks"]):
-            webhook["timeoutSeconds"] = 30  # so that a slow machine fails no call
-        self.plane.apply(*rendered)
+        self.plane.apply(*lengthen_timeouts(render_configurations(loaded_policy, client)))
 
     def wait_for_calls(self) -> None:
         """Wait until the API server calls both webhooks for Pods of the first namespace, and the one for policies."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.cluster.admission_configuration import NAMESPACE, SERVICE_HOST, Caller, stand_in_service
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import MANIFESTS, install_podgate
+from tests.cluster.installation import MANIFESTS, PATIENT, install_podgate
 from tests.cluster.kubelet import mount_object
 from tests.cluster.managed_certificates import ManagedCertificates
 from tests.cluster.server import PODGATE, Server
@@ -79,8 +79,7 @@ class RotationFixture(ManagedCertificates):
     lifetimes: CredentialLifetimes
 
     def start_server(self) -> Server:
-        # On a busy machine the API server's handshakes and bodies may exceed the default timeouts.
-        timeouts = ("--store-deadline", "10s", "--handshake-timeout", "1m", "--body-timeout", "1m")
+        timeouts = ("--store-deadline", "10s", *PATIENT)
         return self.installation.start_server("--drain", "1s", "--store", self.store, *timeouts)
 
     def start_controller(self) -> Server:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, install_podgate
+from tests.cluster.installation import PATIENT, Installation, install_podgate
 from tests.cluster.load import PLACEMENT, POD, Load
 from tests.cluster.load_balancer import LoadBalancer, LoadBalancers
 from tests.redis_servers import RedisServer
@@ -60,7 +60,7 @@ async def load_of_pods(plane: ControlPlane, namespace: str) -> AsyncIterator[Loa
 async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fails(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
-    store = ("--store", a_redis.url)
+    store = ("--store", a_redis.url, *PATIENT)
     with install_podgate(plane, identities.files, POLICY, ["busy-rollout"], servers=2, arguments=store) as installation:
         installation.wait_for_calls()
         async with load_of_pods(plane, "busy-rollout") as load:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
+from tests.cluster.installation import lengthen_timeouts
 from tests.cluster.recorded_cluster import RecordedCluster
 from tests.cluster.recording_webhook import Recorder
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
@@ -63,7 +64,7 @@ BOTH = [("mutate", "CREATE"), ("validate", "CREATE")]
 
 
 def render(policy: str, client: ClientConfig) -> tuple[dict[str, Any], ...]:
-    return render_configurations(load(policy.encode(), Purpose.SERVE).policy.policy, client)
+    return lengthen_timeouts(render_configurations(load(policy.encode(), Purpose.SERVE).policy.policy, client))
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
+from tests.cluster.installation import lengthen_timeouts
 from tests.cluster.recorded_cluster import RecordedCluster
 from tests.cluster.recording.webhooks import podgate_answer
 from tests.cluster.recording_webhook import Answer, Recorder
@@ -53,7 +54,7 @@ class Webhook(RecordedCluster):
     def configure(self, policy: str) -> Json:
         """Apply the configurations of a policy; return the validating and the mutating one."""
         loaded = load(policy.encode(), Purpose.SERVE).policy
-        rendered = render_configurations(loaded.policy, self.client, loaded.hash)
+        rendered = lengthen_timeouts(render_configurations(loaded.policy, self.client, loaded.hash))
         self.plane.apply(*rendered)
         return {"mutate": rendered[0], "validate": rendered[1]}
 

@@ -2,7 +2,7 @@
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, install_podgate
+from tests.cluster.installation import PATIENT, Installation, install_podgate
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -50,7 +50,8 @@ def owner(installation: Installation, namespace: str) -> str | None:
 def test_namespace_selector_operators_select_the_owning_service(plane: ControlPlane, identities: Identities) -> None:
     for name, (labels, _) in OWNERS.items():
         plane.create_namespace(name, **labels)
-    with install_podgate(plane, identities.files, POLICY, ["ns-gold-too"]) as installation:
+    arguments = ("--drain", "0s", *PATIENT)
+    with install_podgate(plane, identities.files, POLICY, ["ns-gold-too"], arguments=arguments) as installation:
         plane.kubectl("label", "namespace", "ns-gold-too", "tier=gold")
         installation.wait_for_calls()
         assert {name: owner(installation, name) for name in OWNERS} == {

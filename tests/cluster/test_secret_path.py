@@ -16,7 +16,7 @@ from tests.authentication.secret_path import OTHER, SECRET, Reduced
 from tests.cluster import manifests
 from tests.cluster.admission_configuration import SERVICE_HOST, stand_in_service
 from tests.cluster.controlplane import API_ALONE, ControlPlane
-from tests.cluster.installation import RBAC, Installation
+from tests.cluster.installation import PATIENT, RBAC, Installation, lengthen_timeouts
 from tests.cluster.load_balancer import LoadBalancers
 from tests.cluster.readme_steps import Site as ReadmeSite
 from webhook import settings
@@ -56,7 +56,7 @@ class ReducedSite(Installation):
         loaded_policy = load(POLICY.encode(), Purpose.SERVE).policy.policy
         bundle = (self.files.folder / "ca.crt").read_bytes()
         client = ClientConfig(ServiceReference(port=self.load_balancer.port), bundle, path)
-        self.plane.apply(*render_configurations(loaded_policy, client))
+        self.plane.apply(*lengthen_timeouts(render_configurations(loaded_policy, client)))
 
         def has_counted_both() -> bool:
             self.create_pod(OPEN, dry_run=True)
@@ -91,7 +91,7 @@ def install_reduced(plane: ControlPlane, folder: Path) -> Iterator[ReducedSite]:
         site = ReducedSite(plane, files, load_balancers.open(), POLICY, NAMESPACES)
         site.apply_policy(POLICY)
         try:
-            site.start_server("--drain", "0s")
+            site.start_server("--drain", "0s", *PATIENT)
             yield site
         finally:
             delete_webhooks(plane)
