@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command_runner import Done, podgate
+from tests.cluster import kubelet_reports
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
@@ -43,7 +44,8 @@ services:
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 DEDICATED = "explain-dedicated"
-_MERGE = "application/merge-patch+json"
+REPORTED: list[Callable[[], None]] = []
+"""Of each Pod whose status was written: writes it again where kwok has overwritten it."""
 _WAITING = {
     "ImagePullBackOff": 'Back-off pulling image "i"',
     "CrashLoopBackOff": "back-off 10s restarting failed container",
@@ -118,9 +120,10 @@ def fail(installation: Installation, name: str, reason: str) -> None:
     if reason == "CrashLoopBackOff":
         container["restartCount"] = 4
     conditions = [{"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "True"}]
+    uid = installation.plane.api.get(path)["metadata"]["uid"]
     status = {"conditions": conditions, "containerStatuses": [container]}
-    code, answer = installation.plane.api.request("PATCH", f"{path}/status", {"status": status}, _MERGE)
-    assert code == 200, answer
+    written = kubelet_reports.write(installation.plane, path, status)
+    REPORTED.append(lambda: kubelet_reports.write_again(installation.plane, path, uid, written))
 
 
 NO_RECORDS = "http://127.0.0.1:1"
@@ -136,6 +139,8 @@ def wait_for_page(installation: Installation, expected: str, *arguments: str) ->
     seen: list[str] = []
 
     def matches() -> bool:
+        for write_again in REPORTED:
+            write_again()
         seen.append(explain(installation, *arguments).out)
         return re.match(expected, seen[-1]) is not None
 
