@@ -298,12 +298,7 @@ def test_a_large_pod_is_passed_by_smaller_ones_until_room_is_kept_for_it(
     plane.wait(lambda: list_names() == ["sized-large"], "the large Pod to wait")
     create(running, namespace, "sized-small", "sized")
     plane.wait(lambda: list_names() == ["sized-large"], "the small one to pass it")
-
-    def has_aged() -> bool:
-        """Whether the large Pod has; no row shows it for a moment while the store is asked for it."""
-        return any(row["waitingSeconds"] > 8 for row in list_waiting(running, "sized"))
-
-    plane.wait(has_aged, "an ageing period to pass")
+    plane.wait(lambda: list_waiting(running, "sized")[0]["waitingSeconds"] > 8, "an ageing period to pass")
     create(running, namespace, "sized-late", "sized")
     [late] = plane.wait(lambda: list_waiting(running, "sized")[1:], "the next small one to wait")
     assert late["cause"] == "Behind"

@@ -51,6 +51,25 @@ async def test_no_limit_is_named_while_the_store_gives_no_answer(monkeypatch: py
     assert row.expected_at is None
 
 
+async def test_a_pod_is_shown_also_while_the_store_is_asked_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = QueueSimulation(POOL, HEAD)
+    await simulation.create("b1", "b2", "b3", namespace="batch")
+    await simulation.run_rounds(10)
+    acquire, asked_about = simulation.store.acquire, list[str]()
+
+    async def look(asked: Acquire) -> Receipt:
+        if asked.uid == "b3" and not asked_about:
+            asked_about.append(asked.uid)
+            found = await read_document(simulation)
+            assert [(pod.uid, pod.place, pod.cause) for pod in found.pods] == [("b3", 1, WaitCause.QUOTA_EXCEEDED)]
+            assert [service.oldest_seconds for service in found.services if service.waiting] == [10]
+        return await acquire(asked)
+
+    monkeypatch.setattr(simulation.store, "acquire", look)
+    await simulation.run_rounds(1)
+    assert asked_about
+
+
 async def test_pods_that_a_leader_sees_first_while_the_store_gives_no_answer_are_shown() -> None:
     simulation = QueueSimulation(POOL, HEAD)
     simulation.index.is_available = False

@@ -70,3 +70,22 @@ def test_a_pod_that_does_not_fit_names_whose_limit_is_reached() -> None:
     assert pod is not None
     order.put_back(pod.uid, 0, 99, Holder.POOL)
     assert (order.find_blocking_holder("first"), order.find_blocking_holder("second")) == (Holder.POOL, Holder.POOL)
+
+
+def test_a_pod_that_was_taken_is_shown_first_until_the_store_has_answered() -> None:
+    order = ReleaseOrder([Member("gold-a", 0, _MINUTE_US)])
+    for since_us, uid in enumerate(("first", "second")):
+        order.add(WaitingPod(uid, "gold-a", since_us, {"pods": 1}))
+
+    def read() -> object:
+        shown = [(turn.pod.uid, turn.is_lifted) for turn in order.compute_sequence(9)]
+        return shown, order.find_oldest_us(), order.find_blocking_holder("first")
+
+    assert order.take(0) is not None
+    order.put_back("first", 0, 1, Holder.POOL)
+    before = read()
+    assert before == ([("first", False), ("second", False)], {"gold-a": 0}, Holder.POOL)
+    assert order.take(1) is not None
+    assert read() == before
+    order.confirm("first")
+    assert read() == ([("second", False)], {"gold-a": 1}, None)

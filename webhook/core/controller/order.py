@@ -142,20 +142,27 @@ class ReleaseOrder:
         return min((time for time in times if time > now_us), default=None)
 
     def compute_sequence(self, now_us: int) -> list[QueuedPod]:
-        """Return the waiting Pods in the order in which they are released, if each of them fits."""
+        """Return the waiting Pods in the order in which they are released, if each of them fits.
+
+        Those that `take` has returned are the first: they wait until the store answers.
+        """
+        taken = [QueuedPod(each.pod, each.lane.member.rank != each.rank) for each in self._taken.values()]
         pods = (pod for lanes in self._lanes.values() for lane in lanes.values() for pod in lane)
-        return compute_release_sequence(self._members, self._turns, self._natives, pods, now_us)
+        return [*taken, *compute_release_sequence(self._members, self._turns, self._natives, pods, now_us)]
 
     def find_oldest_us(self) -> dict[str, int]:
-        """Return since when the oldest Pod of each service waits."""
+        """Return since when the oldest Pod of each service waits, also one that `take` has returned."""
         firsts = {
             name: [lane.find_oldest() for lane in lanes.values() if len(lane)] for name, lanes in self._lanes.items()
         }
+        for taken in self._taken.values():
+            firsts[taken.pod.service].append(taken.pod)
         return {name: min(pod.since_us for pod in pods) for name, pods in firsts.items() if pods}
 
     def find_blocking_holder(self, uid: str) -> str | None:
         """Return whose limit has no room for a waiting Pod, or UNANSWERED; None if it only waits for others."""
-        lane = self._waiting.get(uid)
+        taken = self._taken.get(uid)
+        lane = self._waiting.get(uid) if taken is None else taken.lane
         return lane.blocked_by if lane is not None and lane.is_passed else None
 
     def _find_native(self, rank: int, now_us: int) -> _Candidate | None:
