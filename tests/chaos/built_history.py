@@ -105,9 +105,10 @@ class BuiltHistory:
     def request(self, verb: str, uid: str, at: float, namespace: str = "shop", **given: Any) -> None:
         code = given.pop("code", 201)
         annotations, message = given.pop("audit", {}), given.pop("message", "")
+        began = given.pop("began", at - 0.01)
         document = build_pod(uid, namespace, **given) if code < 300 else None
         event = AuditEvent(
-            at=START + at - 0.01,
+            at=START + began,
             answered_at=START + at + 0.01,
             part="kube-apiserver-1",
             audit_id=uid,

@@ -66,6 +66,17 @@ def test_answers_fail_only_under_faults() -> None:
     assert list_told(built) == []
 
 
+def test_a_missing_mutation_has_its_cause_in_the_whole_request() -> None:
+    """On a busy machine the validating half may come long after the mutating one has failed."""
+    built = BuiltHistory()
+    built.review("a", 20, "Deny", codes=["MutationMissing"], code=403)
+    built.request("create", "a", 20, code=403, began=12)
+    [told] = list_told(built)
+    assert "denied: MutationMissing, expected only where the mutating half could not be called" in told
+    built.hurt("kill", "server-2", 10, 13)
+    assert list_told(built) == []
+
+
 def test_allow_never_denies_for_want_of_the_store() -> None:
     built = BuiltHistory()
     built.hurt("pause", "redis", 4, 6)
@@ -134,6 +145,18 @@ def test_denials_that_open_no_breaker_are_told() -> None:
     [told] = list_told(built)
     assert "breakers: noisy: 2 denials within 10 s: it did not open, expected OPEN by 2" in told
     built.move(3.1, "CLOSED", "OPEN", 1, "noisy")
+    assert list_told(built) == []
+
+
+def test_denials_may_be_unknown_of_a_server_that_was_killed() -> None:
+    built = BuiltHistory()
+    built.admit("a", 1, "noisy")
+    row = build_limit_row(1, hard=1, name="noisy")
+    built.review("d", 2, "Deny", "noisy", codes=["QuotaExceeded"], limits=[row])
+    built.move(3.1, "CLOSED", "OPEN", 1, "noisy")
+    [told] = list_told(built)
+    assert "breakers: noisy: denials within 10 s before it opened: 1, expected at least 2" in told
+    built.hurt("kill", "server-2", 2.5, 4)
     assert list_told(built) == []
 
 

@@ -82,7 +82,8 @@ def _check_denial(facts: Facts, judge: Judge, review: Review) -> None:
         at=review.at,
     )
     if Code.MUTATION_MISSING in codes:
-        skipped = facts.faults.list_active(review.at, review.at, after=GRACE_SECONDS, of=facts.faults.is_of_calls)
+        asked_at = _find_asked_at(facts, review)
+        skipped = facts.faults.list_active(asked_at, review.at, after=GRACE_SECONDS, of=facts.faults.is_of_calls)
         judge.expect(
             holds=bool(skipped),
             of=of,
@@ -91,3 +92,15 @@ def _check_denial(facts: Facts, judge: Judge, review: Review) -> None:
             expected="only where the mutating half could not be called",
             at=review.at,
         )
+
+
+def _find_asked_at(facts: Facts, review: Review) -> float:
+    """Return when the request began whose mutating half came before this review; it may be a dry run."""
+    times = [
+        event.at
+        for event in facts.history.audit
+        if (event.verb, event.resource, event.namespace) == ("create", "pods", review.namespace)
+        and event.name in {"", review.name}
+        and event.at <= review.at <= event.answered_at
+    ]
+    return min(times, default=review.at)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tests.chaos.checkers.facts import US, Facts
+from tests.chaos.checkers.faults import FaultSpan
 from tests.chaos.checkers.judging import Judge
 from tests.chaos.checkers.log_lines import format_moment, parse_moment
 from tests.chaos.history import DONE, Transition
@@ -158,10 +159,19 @@ def _check_quota_trips(
         if any(row.get("over") and row["of"] != "pool" for row in review.record.get("limits") or ())
     )
     trips = [move for move in moves if (move.old, move.new) == ("CLOSED", "OPEN")]
+
+    def ends_server(span: FaultSpan) -> bool:
+        """Whether the records of denials that a server has counted may be lost with it."""
+        return span.ends_process and facts.faults.is_of(span, {"server"})
+
     for trip in trips:
-        count = sum(trip.at - within - 1 <= at <= trip.at + EVENT_SECONDS for at in denials)
+        begin = trip.at - within - 1
+        count = sum(begin <= at <= trip.at + EVENT_SECONDS for at in denials)
+        are_known = not facts.faults.list_active(begin, trip.at, of=ends_server)
         judge.expect(
-            holds=count >= rule.count or bool(facts.faults.list_store_spans(trip.at - within, trip.at)),
+            holds=count >= rule.count
+            or not are_known
+            or bool(facts.faults.list_store_spans(trip.at - within, trip.at)),
             of=service,
             field=f"denials within {within:.0f} s before it opened",
             value=count,
