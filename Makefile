@@ -50,11 +50,11 @@ check: setup
 	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 5 --junitxml=$(RESULTS)/check.xml $(if $(ONLY),$(SELECTED),$(OF_MEMORY) $(IN_PROCESS))
 
 # Faults at random on a real control plane, and a judgement of what happened. A new seed each time, or
-# `make chaos SEED=N SECONDS=S` to repeat a run. The history stays in .test-results/chaos/SEED.
+# `make chaos SEED=N SECONDS=S FORM=F` to repeat a run. From 600 s on it has the long form. The history stays in .test-results/chaos/SEED.
 chaos: setup
 	@$(BIN)/python -m tests.cluster build
 	@$(BIN)/python -m tests.chaos programs
-	@$(BIN)/python -m tests.chaos run $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
+	@$(BIN)/python -m tests.chaos run $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(FORM),--form $(FORM))
 
 # The image, built and run without a container engine. As root: what is missing of buildah and mmdebstrap is installed by
 # apt-get. The base that the Dockerfile names is replaced by one of Debian's packages, kept in ~/.cache/podgate.
@@ -90,7 +90,7 @@ soak: setup
 	PODGATE_TEST_SCHEDULING=soak $(BIN)/pytest -s tests/scheduling/test_slow_volumes.py
 	PODGATE_TEST_REFUNDS=soak $(BIN)/pytest tests/cluster/test_refunds.py -k of_many
 	PODGATE_TEST_ROLLOUT=soak $(BIN)/pytest -s tests/cluster/test_rollout_leading.py -k hurts
-	PODGATE_TEST_CHAOS=600 $(BIN)/pytest -s tests/chaos/test_chaos.py
+	PODGATE_TEST_CHAOS=600 PODGATE_TEST_CHAOS_FORM=long $(BIN)/pytest -s tests/chaos/test_chaos.py
 	PODGATE_TEST_PLANTED=all $(BIN)/pytest -s tests/chaos/test_planted.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest tests/cluster/test_certificates.py -k "under_load or two_controllers"

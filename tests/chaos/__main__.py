@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tests.chaos import clocks
+from tests.chaos.forms import FORMS, choose_form
 from tests.chaos.history import read_history
 from tests.chaos.judging import judge
 from tests.chaos.report import explain_kinds, format_schedule, summarize
@@ -19,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 _SEED_MAX = 1_000_000
 _seed = click.option("--seed", type=int, help="of faults and acts; by default a new one")
 _seconds = click.option("--seconds", type=float, default=120.0, show_default=True, help="for how long faults begin")
+
+_form = click.option("--form", type=click.Choice([*FORMS]), help="which programs and faults; default: by --seconds")
 
 
 @click.group()
@@ -38,24 +41,26 @@ def programs() -> None:
 @main.command()
 @_seed
 @_seconds
-def plan(seed: int | None, seconds: float) -> None:
+@_form
+def plan(seed: int | None, seconds: float, form: str | None) -> None:
     """Print the schedule of a seed without doing it."""
-    drawn = Drawn(_choose(seed), seconds).build_plan()
+    drawn = Drawn(_choose(seed), seconds, choose_form(seconds, form)).build_plan()
     click.echo(f"seed {drawn.seed}\n{format_schedule(drawn.schedule)}\n{explain_kinds(drawn.schedule)}")
 
 
 @main.command()
 @_seed
 @_seconds
+@_form
 @click.option(
     "--out", type=click.Path(path_type=Path), help="where the history goes; default: .test-results/chaos/SEED"
 )
-def run(seed: int | None, seconds: float, out: Path | None) -> None:
+def run(seed: int | None, seconds: float, form: str | None, out: Path | None) -> None:
     """Do the schedule of a seed, and judge the history. Exit code 1: something is wrong."""
-    drawn = Drawn(_choose(seed), seconds)
+    drawn = Drawn(_choose(seed), seconds, choose_form(seconds, form))
     folder = out or ROOT / ".test-results" / "chaos" / str(drawn.seed)
     schedule = drawn.build_plan().schedule
-    click.echo(f"seed {drawn.seed}: again by make chaos SEED={drawn.seed} SECONDS={seconds:g}")
+    click.echo(f"seed {drawn.seed}: again by make chaos SEED={drawn.seed} SECONDS={seconds:g} FORM={drawn.form.name}")
     click.echo(f"{format_schedule(schedule)}\n{explain_kinds(schedule)}\n")
     with tempfile.TemporaryDirectory(prefix="podgate-chaos-") as scratch:
         running = Run(drawn, Path(scratch) / "lab", folder, lambda text: click.echo(f"{datetime.now(UTC):%T} {text}"))

@@ -1,9 +1,7 @@
 """The effects of faults on the cluster's objects, and on the identities of its parts."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.request import Request, urlopen
 
 import yaml
 
@@ -25,20 +23,6 @@ _POLICIES = {
 }
 _EVEN_NAME = "!has(object.metadata.generateName) || !object.metadata.name.matches('[0-9bdfhjlnprtvxz]$')"
 """About half of the names that the API server makes are refused by it."""
-
-
-def _compact(lab: Lab, _: PlannedFault) -> Effect:
-    def begin() -> None:
-        revision = _ask_etcd(lab, "range", {"key": "AA=="})["header"]["revision"]
-        _ask_etcd(lab, "compaction", {"revision": revision, "physical": True})
-
-    return Effect(begin)
-
-
-def _ask_etcd(lab: Lab, verb: str, body: Mapping[str, Any]) -> Any:
-    url = f"http://127.0.0.1:{lab.plane.ports.etcd}/v3/kv/{verb}"
-    with urlopen(Request(url, json.dumps(body).encode()), timeout=_TIMEOUT_SECONDS) as response:
-        return json.load(response)
 
 
 def _take_lease(lab: Lab, _: PlannedFault) -> Effect:
@@ -128,7 +112,6 @@ def _delete(lab: Lab, path: str) -> None:
 
 
 BUILDS: Mapping[str, Build] = {
-    "etcd-compaction": _compact,
     "lease-taken": _take_lease,
     "other-webhook-denies": _deny,
     "right-removed": _remove_right,

@@ -8,7 +8,10 @@ from tests.chaos.lab import Lab
 
 
 class Effect(NamedTuple):
-    """`heal` may be called more than once, also after a `begin` that failed. None: the fault ends by itself."""
+    """`begin` may return what it has found, by name.
+
+    `heal` may be called more than once, also after a `begin` that failed. None: the fault ends by itself.
+    """
 
     begin: Callable[[], object]
     heal: Callable[[], object] | None = None

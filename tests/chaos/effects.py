@@ -1,13 +1,14 @@
-"""The effects of all kinds of faults: on processes, links, clocks and Redis here, others in cluster_effects.py."""
+"""The effects of all kinds of faults: on processes, links, clocks and Redis here, others in modules of their own."""
 
 import shutil
 import signal
 from collections.abc import Mapping
 
-from tests.chaos import clocks, cluster_effects
+from tests.chaos import clocks, cluster_effects, etcd_effects
 from tests.chaos.effect import Build, Effect
+from tests.chaos.etcd_effects import require_healthy, spare_majority
 from tests.chaos.history import PlannedFault
-from tests.chaos.lab import STORES, Lab
+from tests.chaos.lab import Lab
 from tests.chaos.links import Trouble
 from tests.redis_servers import SERVICE, RedisServer
 
@@ -18,7 +19,7 @@ _FILES = "appendonlydir"
 
 def _kill(lab: Lab, fault: PlannedFault) -> Effect:
     part = lab.parts[fault.parts[0]]
-    return Effect(part.kill, part.start)
+    return Effect(spare_majority(lab, part, part.kill), part.start)
 
 
 def _pause(lab: Lab, fault: PlannedFault) -> Effect:
@@ -27,13 +28,14 @@ def _pause(lab: Lab, fault: PlannedFault) -> Effect:
     def proceed() -> None:
         if part.process.is_alive():
             part.send(signal.SIGCONT)
+        require_healthy(lab, part.name)
 
-    return Effect(lambda: part.send(signal.SIGSTOP), proceed)
+    return Effect(spare_majority(lab, part, lambda: part.send(signal.SIGSTOP)), proceed)
 
 
 def _restart(lab: Lab, fault: PlannedFault) -> Effect:
     part = lab.parts[fault.parts[0]]
-    return Effect(part.restart, part.start)
+    return Effect(spare_majority(lab, part, part.restart), part.start)
 
 
 def _disturb(lab: Lab, fault: PlannedFault, **trouble: bool) -> Effect:
@@ -90,7 +92,7 @@ def _restore_snapshot(lab: Lab, _: PlannedFault) -> Effect:
 
     def heal() -> None:
         for server in kept_of:
-            part = lab.parts[STORES[lab.redis.servers.index(server)]]
+            part = lab.parts[lab.form.stores[lab.redis.servers.index(server)]]
             if part.process.is_alive():
                 part.kill()
             shutil.rmtree(server.folder / _FILES, ignore_errors=True)
@@ -101,7 +103,7 @@ def _restore_snapshot(lab: Lab, _: PlannedFault) -> Effect:
 
 
 def find_redis(lab: Lab, name: str) -> RedisServer:
-    return lab.redis.servers[STORES.index(name)]
+    return lab.redis.servers[lab.form.stores.index(name)]
 
 
 BUILDS: Mapping[str, Build] = {
@@ -123,5 +125,6 @@ BUILDS: Mapping[str, Build] = {
     "redis-script-flush": _flush_scripts,
     "redis-old-snapshot": _restore_snapshot,
     **cluster_effects.BUILDS,
+    **etcd_effects.BUILDS,
 }
 """By the kind of `fault_kinds`."""

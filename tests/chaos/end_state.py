@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.api_calls import ApiCalls
+from tests.chaos.forms import CONTROLLERS, PODGATE, SERVERS
 from tests.chaos.history import End, Transition
-from tests.chaos.lab import CONTROLLERS, DECISIONS, PLAIN, PODGATE, SERVERS, STORES, Lab
+from tests.chaos.lab import DECISIONS, PLAIN, Lab
 from tests.chaos.policies import NAMESPACES
 from tests.chaos.rest import Found
 from tests.cli.command_runner import run_installed
@@ -87,8 +88,8 @@ def read_logs(lab: Lab) -> dict[str, str]:
         path = lab.plane.folder / f"{name}.log"
         if path.exists():
             logs[name] = path.read_text(errors="replace")
-    servers = dict(zip(STORES, lab.redis.servers, strict=True))
-    servers |= {f"sentinel-{number}": sentinel for number, sentinel in enumerate(lab.redis.sentinels, 1)}
+    servers = dict(zip(lab.form.stores, lab.redis.servers, strict=True))
+    servers |= dict(zip(lab.form.sentinels, lab.redis.sentinels, strict=True))
     for name, server in servers.items():
         paths = sorted(Path(server.folder).glob(f"{server.program.name}-*.log"), key=lambda path: path.stat().st_mtime)
         logs[name] = "".join(path.read_text(errors="replace") for path in paths)

@@ -16,6 +16,8 @@ LINK = "link"
 """The target is a link: a pair of parts."""
 CLUSTER = "cluster"
 """The target is no part: an object of the cluster, or all."""
+ALL_ETCD = "all of etcd"
+"""The target is etcd as a whole: all its members, or what leads them."""
 
 
 def _draw_nothing(_: Random) -> Mapping[str, Any]:
@@ -82,7 +84,15 @@ KINDS: Sequence[FaultKind] = (
 )
 """`redis-failover`, `-flush` and `-old-snapshot` hit what is the primary then."""
 
-FAMILIES = tuple(dict.fromkeys(kind.family for kind in KINDS))
+LONG_KINDS: Sequence[FaultKind] = (
+    *(kind for kind in KINDS if "etcd" not in kind.targets),
+    FaultKind("kill", "etcd", ("etcd",), (0.2, 8)),
+    FaultKind("pause", "etcd", ("etcd",), (0.3, 12)),
+    FaultKind("restart", "etcd", ("etcd",)),
+    FaultKind("etcd-leader-kill", "etcd", (ALL_ETCD,), (0.2, 8)),
+)
+"""Of long forms, which have several members of etcd."""
+
 EFFECTS = {
     "kill": "SIGKILL; started again at the end",
     "pause": "SIGSTOP, SIGCONT at the end",
@@ -101,6 +111,7 @@ EFFECTS = {
     "redis-flush": "FLUSHALL of the primary",
     "redis-script-flush": "SCRIPT FLUSH",
     "redis-old-snapshot": "the primary is killed at the end, and starts with its files of the beginning",
+    "etcd-leader-kill": "SIGKILL of the member that leads; started again at the end",
     "etcd-compaction": "compaction to the newest revision: older watches get 410",
     "lease-taken": "somebody else holds the controllers' Lease",
     "other-webhook-denies": "a ValidatingAdmissionPolicy denies each second Pod of a namespace",

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -11,12 +11,12 @@ from urllib.request import urlopen
 
 from tests.chaos import clocks, extended_scheduler
 from tests.chaos.extended_scheduler import EXTENDERS, SCHEDULER, SchedulerFiles
+from tests.chaos.forms import PODGATE, SENTINELS, SERVERS, Form
 from tests.chaos.links import Link
 from tests.chaos.parts import Part, PlaneProcess, RedisProcess
-from tests.chaos.plane import API_SERVERS, ChaosPlane
+from tests.chaos.plane import ChaosPlane
 from tests.chaos.policies import NAMESPACES, REPORTER
 from tests.chaos.redis_program import write_program
-from tests.chaos.schedule import list_links
 from tests.cluster.admission_configuration import Caller, stand_in_service
 from tests.cluster.background_loop import BackgroundLoop
 from tests.cluster.identities import Identities
@@ -43,12 +43,7 @@ from tests.redis_servers.inventory import program
 from webhook.core.document import Purpose, load
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
 
-REPLICAS = 2
-SENTINELS = 3
 REDIS = "redis-8.2"
-SERVERS = tuple(f"server-{number}" for number in range(1, REPLICAS + 1))
-CONTROLLERS = tuple(f"controller-{number}" for number in range(1, REPLICAS + 1))
-STORES = ("redis-1", "redis-2")
 STORE_DEADLINE, DRAIN = "1s", "1s"
 _TIMEOUT_SECONDS = 5.0
 _TOKEN_AGE_SECONDS, _TOKEN_SECONDS = 600, 6 * 3600
@@ -59,20 +54,6 @@ RIGHTS = (
 )
 _DEFINITIONS = (MANIFESTS / "base" / "05-servicestatus.yaml", *extended_scheduler.OBJECTS)
 
-PARTS: Mapping[str, str] = {
-    **dict.fromkeys(SERVERS, "server"),
-    **dict.fromkeys(CONTROLLERS, "controller"),
-    **dict.fromkeys(EXTENDERS, "extender"),
-    **dict.fromkeys(STORES, "redis"),
-    **{f"sentinel-{number}": "sentinel" for number in range(1, SENTINELS + 1)},
-    "etcd": "etcd",
-    **{f"kube-apiserver{f'-{number}' * (number > 1)}": "kube-apiserver" for number in range(1, API_SERVERS + 1)},
-    **dict.fromkeys(("kube-scheduler", SCHEDULER), "kube-scheduler"),
-    **{name: name for name in ("kube-controller-manager", "kwok")},
-}
-"""All parts of a run, by name, with their kinds."""
-LINKS = list_links(PARTS)
-PODGATE = (*SERVERS, *CONTROLLERS, *EXTENDERS)
 ADMISSION, PLAIN, DECISIONS = "listen", "plain-listen", "decision-listen"
 """Listeners, by the flags that name their addresses."""
 _LISTENERS = {
@@ -87,8 +68,10 @@ _COMMANDS = {"server": "serve", "controller": "controller", "extender": "extende
 class Lab:
     """Use it as a context manager. `folder` is for files that do not outlive the run."""
 
-    def __init__(self, folder: Path, policy: str) -> None:
+    def __init__(self, folder: Path, policy: str, form: Form) -> None:
         self.folder = folder
+        self.form = form
+        self._kinds = form.parts
         self.parts: dict[str, Part] = {}
         self.links: dict[str, Link] = {}
         self.addresses: dict[str, dict[str, int]] = {}
@@ -97,7 +80,7 @@ class Lab:
         self.identities = Identities.create(_make_folder(folder / "identities"))
         self._issue_tokens()
         callers = {"good": self.identities.callers["good"], SCHEDULER: Caller()}
-        self.plane = ChaosPlane(callers, self.loop)
+        self.plane = ChaosPlane(callers, self.loop, form.etcds)
         self.scheduler = SchedulerFiles(folder / "scheduler")
         self.redis = SentinelGroup(
             write_program(program(REDIS), folder / "redis"),
@@ -145,14 +128,14 @@ class Lab:
     def _name_parts_of_others(self) -> None:
         for name in self.plane.components:
             self._add_part(name, PlaneProcess(self.plane, name))
-        for name, server in zip(STORES, self.redis.servers, strict=True):
+        for name, server in zip(self.form.stores, self.redis.servers, strict=True):
             self._add_part(name, RedisProcess(server))
             self.parts[name].clock = server.folder / "clock"
-        for number, sentinel in enumerate(self.redis.sentinels, 1):
-            self._add_part(f"sentinel-{number}", RedisProcess(sentinel))
+        for name, sentinel in zip(self.form.sentinels, self.redis.sentinels, strict=True):
+            self._add_part(name, RedisProcess(sentinel))
 
     def _add_part(self, name: str, process: PlaneProcess | RedisProcess) -> None:
-        self.parts[name] = Part(name, PARTS[name], process)
+        self.parts[name] = Part(name, self._kinds[name], process)
 
     def _prepare_cluster(self) -> None:
         self.plane.apply(*stand_in_service())
@@ -165,9 +148,9 @@ class Lab:
 
     def _start_podgate(self) -> None:
         for name in PODGATE:
-            listeners = _LISTENERS[PARTS[name]]
+            listeners = _LISTENERS[self._kinds[name]]
             self.addresses[name] = dict(zip(listeners, find_free_ports(len(listeners)), strict=True))
-            command = self._build_command(name, PARTS[name])
+            command = self._build_command(name, self._kinds[name])
             self._add_part(name, PlaneProcess(self.plane, name, lambda command=command: command))
             self.parts[name].clock = self._find_clock(name)
             self.parts[name].process.start()
@@ -216,13 +199,13 @@ class Lab:
         link = f"{name}>kube-apiserver"
         if link not in self.links:
             self._add_link(link).open(self.plane.front.choose)
-        account = _ACCOUNTS[PARTS[name]]
+        account = _ACCOUNTS[self._kinds[name]]
         server = f"https://127.0.0.1:{self.links[link].ports[0]}"
         new = token or self.plane.create_token(account, "podgate-system")
         return self.plane.write_kubeconfig(account, token=new, server=server)
 
     def _add_link(self, name: str) -> Link:
-        assert name in LINKS
+        assert name in self.form.links
         return self.links.setdefault(name, Link(name, self.loop))
 
     def _balance(self, balancer: str, clients: str, names: Sequence[str]) -> None:
@@ -276,10 +259,12 @@ class Lab:
     def describe_details(self) -> dict[str, Any]:
         """Return what differs from the defaults, for the plan."""
         return {
+            "form": self.form.name,
             "store_deadline": STORE_DEADLINE,
             "drain": DRAIN,
             "intervals": "tests/cluster/short_intervals.py",
             "redis": f"{REDIS}, appendfsync everysec, {SENTINELS} Sentinels",
+            "etcd": f"{len(self.form.etcds)} members",
             "started_at": time.time(),
         }
 

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.effects import BUILDS
@@ -40,16 +40,17 @@ class Nemesis:
     def _do(self, fault: PlannedFault, began: float) -> None:
         effect = BUILDS[fault.kind](self.lab, fault)
         self._tell(fault, BEGAN, **fault.details)
-        error = ""
+        told = dict(fault.details)
         try:
-            effect.begin()
+            found = effect.begin()
         except Exception as failure:  # noqa: BLE001  a fault on a part that is down fails in many ways
-            error = f"{type(failure).__name__}: {failure}"[:_TEXT_MAX]
+            told["error"] = f"{type(failure).__name__}: {failure}"[:_TEXT_MAX]
         else:
+            told |= found if isinstance(found, Mapping) else {}
             _sleep_until(began + fault.until)
         if effect.heal is not None:
             self._heal(fault, effect.heal)
-        self._tell(fault, FAILED if error else ENDED, **fault.details, **({"error": error} if error else {}))
+        self._tell(fault, FAILED if "error" in told else ENDED, **told)
 
     def _heal(self, fault: PlannedFault, heal: Callable[[], object]) -> None:
         """End a fault. What undoes it may fail while other faults last: try until it does not."""

@@ -15,6 +15,8 @@ from tests.cluster.components import Ports, write_json
 from tests.cluster.controlplane import ControlPlane
 
 API_SERVERS = 2
+_BUSY = ("--heartbeat-interval=250", "--election-timeout=2500")
+"""Of several members of etcd, which elect no other leader on a busy machine."""
 _NODE_LEASE_SECONDS = 10
 """After which another kwok keeps the Nodes."""
 
@@ -22,9 +24,11 @@ _NODE_LEASE_SECONDS = 10
 class ChaosPlane(ControlPlane):
     """Everything that uses an API server goes to a ready one through `front`, or through a link with its choice."""
 
-    def __init__(self, callers: Mapping[str, Caller], loop: BackgroundLoop) -> None:
-        super().__init__(callers=callers, api_servers=API_SERVERS)
+    def __init__(self, callers: Mapping[str, Caller], loop: BackgroundLoop, etcds: Sequence[str]) -> None:
+        super().__init__(callers=callers, api_servers=API_SERVERS, etcds=etcds)
         self.flags = {name: list_flags(self.audit_folder, name) for name in self.api_servers}
+        if len(etcds) > 1:
+            self.flags |= dict.fromkeys(etcds, _BUSY)
         self.front = ApiFront(loop, lambda: [api.port for api in self.apis.values()])
         self._link = Link("all>kube-apiserver", loop)
         self._port = self._link.open(self.front.choose)

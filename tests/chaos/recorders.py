@@ -11,8 +11,9 @@ from typing import Any, Self
 
 import redis
 
+from tests.chaos.forms import CONTROLLERS, SERVERS
 from tests.chaos.history import RedisSnapshot, Review, Status
-from tests.chaos.lab import CONTROLLERS, DECISIONS, SERVERS, STORES, Lab
+from tests.chaos.lab import DECISIONS, Lab
 from tests.chaos.record import Record
 from tests.cluster.ledger_log import _SCRIPT
 
@@ -33,7 +34,7 @@ class Recorders:
         rounds: dict[str, Callable[[], None]] = {
             **{f"status of {name}": lambda name=name: self._read_status(name) for name in (*SERVERS, *CONTROLLERS)},
             **{f"reviews of {name}": lambda name=name: self._read_reviews(name) for name in SERVERS},
-            **{f"state of {name}": lambda name=name: self._read_redis(name) for name in STORES},
+            **{f"state of {name}": lambda name=name: self._read_redis(name) for name in lab.form.stores},
         }
         self._threads = [
             threading.Thread(target=self._repeat, args=(action,), name=name, daemon=True)
@@ -88,7 +89,7 @@ class Recorders:
                 return
 
     def _read_redis(self, name: str) -> None:
-        server = self._lab.redis.servers[STORES.index(name)]
+        server = self._lab.redis.servers[self._lab.form.stores.index(name)]
         with server.client(socket_timeout=_SOCKET_SECONDS) as client:
             information = client.info()
             tags = sorted({key.decode().split("{")[1].split("}")[0] for key in client.scan_iter("podgate:{*:pod:*")})

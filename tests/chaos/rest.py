@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.chaos.acts import Workload
 from tests.chaos.api_calls import ApiCalls
-from tests.chaos.lab import PODGATE, SERVERS, Lab
+from tests.chaos.forms import PODGATE, SERVERS
+from tests.chaos.lab import Lab
 from tests.chaos.policies import NAMESPACES, hash_policy
 
 Json = dict[str, Any]

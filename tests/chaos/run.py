@@ -12,8 +12,9 @@ from tests.chaos.api_calls import ApiCalls
 from tests.chaos.audit_policy import read_events
 from tests.chaos.charge_log import ChargeLog
 from tests.chaos.end_state import collect_end, read_logs, read_transitions
+from tests.chaos.forms import SHORT, Form
 from tests.chaos.history import End, History, Plan, write_history
-from tests.chaos.lab import LINKS, PARTS, STORES, Lab
+from tests.chaos.lab import Lab
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.outcome_reports import OutcomeReporter
 from tests.chaos.parts import Supervisor
@@ -30,19 +31,20 @@ SETTLE_SECONDS, REST_SECONDS = 120.0, 300.0
 
 @dataclass(frozen=True)
 class Drawn:
-    """What the seed alone decides."""
+    """What the seed alone decides in a form."""
 
     seed: int
     seconds: float
+    form: Form = SHORT
     policies: Sequence[str] = field(default_factory=build_policies)
 
     def build_plan(self) -> Plan:
         return Plan(
             seed=self.seed,
             seconds=self.seconds,
-            parts=PARTS,
+            parts=self.form.parts,
             policies={hash_policy(text): text for text in self.policies},
-            schedule=draw_schedule(self.seed, self.seconds, PARTS, LINKS),
+            schedule=draw_schedule(self.seed, self.seconds, self.form.parts, self.form.links, self.form.kinds),
         )
 
     def draw_workload(self) -> Workload:
@@ -61,7 +63,7 @@ class Run:
 
     def do(self) -> History:
         self.tell("starting all parts")
-        with Lab(self.scratch, self.drawn.policies[0]) as lab:
+        with Lab(self.scratch, self.drawn.policies[0], self.drawn.form) as lab:
             return self._run(lab)
 
     def _run(self, lab: Lab) -> History:
@@ -72,7 +74,7 @@ class Run:
         try:
             with ExitStack() as stack:
                 recorders = stack.enter_context(Recorders(lab, record))
-                for name, server in zip(STORES, lab.redis.servers, strict=True):
+                for name, server in zip(lab.form.stores, lab.redis.servers, strict=True):
                     stack.enter_context(ChargeLog(name, server, record))
                 supervisor = Supervisor(lab.parts, lambda part, what: record.add_exit(part.name, what))
                 supervisor.start()

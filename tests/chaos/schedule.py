@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
-from tests.chaos.fault_kinds import CLUSTER, FAMILIES, KINDS, LINK, FaultKind
+from tests.chaos.fault_kinds import ALL_ETCD, CLUSTER, KINDS, LINK, FaultKind
 from tests.chaos.history import PlannedFault
 
 FIRST_SECONDS = 3.0
@@ -11,28 +11,40 @@ FIRST_SECONDS = 3.0
 _PAUSE_SECONDS = (0.5, 5.0)
 _AT_ONCE_MAX = 3
 _TRIES = 20
+_REJOIN_SECONDS = 5.0
+"""By then a member of etcd that was away is one of the majority again."""
 
 
-def draw_schedule(seed: int, seconds: float, parts: Mapping[str, str], links: Sequence[str]) -> list[PlannedFault]:
+def draw_schedule(
+    seed: int, seconds: float, parts: Mapping[str, str], links: Sequence[str], kinds: Sequence[FaultKind] = KINDS
+) -> list[PlannedFault]:
     """Draw faults that begin within so many seconds. At most three last at once, and of one target only one.
 
     `parts` are kinds by name, `links` are named PART>PART. Each family of faults gets its turn as often as the others.
+    Of several members of etcd a majority stays.
     """
     random = Random(f"{seed} faults")  # noqa: S311  the same faults again
     schedule: list[PlannedFault] = []
-    families = _deal(random)
+    families = _deal(random, list_families(kinds))
+    has_majority = sum(kind == "etcd" for kind in parts.values()) > 1
     after = FIRST_SECONDS
     while after < seconds:
         busy = [fault for fault in schedule if fault.until > after]
         if len(busy) < _AT_ONCE_MAX:
             family = next(families)
+            chosen = [kind for kind in kinds if kind.family == family]
             for _ in range(_TRIES):
-                fault = _draw_fault(random, family, after, parts, links)
-                if not any(_is_in_the_way(fault, other) for other in busy):
+                fault = _draw_fault(random, chosen, after, parts, links)
+                takes_majority = has_majority and any(_are_of_etcd(fault, other, after) for other in schedule)
+                if not takes_majority and not any(_is_in_the_way(fault, other) for other in busy):
                     schedule.append(_number(fault, len(schedule) + 1))
                     break
         after += random.uniform(*_PAUSE_SECONDS)
     return schedule
+
+
+def list_families(kinds: Sequence[FaultKind]) -> Sequence[str]:
+    return tuple(dict.fromkeys(kind.family for kind in kinds))
 
 
 def list_links(parts: Mapping[str, str]) -> list[str]:
@@ -46,17 +58,17 @@ def list_links(parts: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _deal(random: Random) -> Iterator[str]:
+def _deal(random: Random, families: Sequence[str]) -> Iterator[str]:
     """Yield the families in a new order each time, and never stop."""
     while True:
-        yield from random.sample(FAMILIES, len(FAMILIES))
+        yield from random.sample(families, len(families))
 
 
 def _draw_fault(
-    random: Random, family: str, after: float, parts: Mapping[str, str], links: Sequence[str]
+    random: Random, kinds: Sequence[FaultKind], after: float, parts: Mapping[str, str], links: Sequence[str]
 ) -> PlannedFault:
-    kind = random.choice([kind for kind in KINDS if kind.family == family and _list_targets(kind, parts, links)])
-    target = random.choice(_list_targets(kind, parts, links))
+    kind = random.choice([kind for kind in kinds if list_targets(kind, parts, links)])
+    target = random.choice(list_targets(kind, parts, links))
     seconds = 0.0 if kind.seconds is None else random.uniform(*kind.seconds)
     return PlannedFault(
         number=0,
@@ -68,11 +80,14 @@ def _draw_fault(
     )
 
 
-def _list_targets(kind: FaultKind, parts: Mapping[str, str], links: Sequence[str]) -> list[tuple[str, ...]]:
+def list_targets(kind: FaultKind, parts: Mapping[str, str], links: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return what a kind of fault can hit: none if a run has no such part."""
     if LINK in kind.targets:
         return [tuple(link.split(">")) for link in links]
     if CLUSTER in kind.targets:
         return [(CLUSTER,)]
+    if ALL_ETCD in kind.targets:
+        return [("etcd",)]
     return [(name,) for name, of_kind in parts.items() if of_kind in kind.targets]
 
 
@@ -81,6 +96,11 @@ def _is_in_the_way(fault: PlannedFault, other: PlannedFault) -> bool:
     same_kind = CLUSTER in fault.parts and fault.kind == other.kind
     snapshot = "redis-old-snapshot" in {fault.kind, other.kind} and _is_redis(fault) and _is_redis(other)
     return same_kind or snapshot or (CLUSTER not in fault.parts and fault.parts == other.parts)
+
+
+def _are_of_etcd(fault: PlannedFault, other: PlannedFault, after: float) -> bool:
+    """Whether both take a member of etcd away, the second one before the first one is back."""
+    return all(each.parts[0].startswith("etcd") for each in (fault, other)) and other.until + _REJOIN_SECONDS > after
 
 
 def _is_redis(fault: PlannedFault) -> bool:

@@ -1,6 +1,7 @@
 """Command lines and configuration files of each component, from paths and ports."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,21 +29,43 @@ Command = list[str | Path]
 
 
 @dataclass(frozen=True)
+class EtcdMember:
+    """Ports of a member of etcd on loopback."""
+
+    client_port: int
+    peer_port: int
+
+    @property
+    def client(self) -> str:
+        return f"http://127.0.0.1:{self.client_port}"
+
+    @property
+    def peer(self) -> str:
+        return f"http://127.0.0.1:{self.peer_port}"
+
+
+@dataclass(frozen=True)
 class Ports:
     """Ports of the components on loopback."""
 
-    etcd: int
-    etcd_peer: int
+    etcds: Mapping[str, EtcdMember]
+    """By name; a lone member is `etcd`."""
     apiserver: int
 
+    @property
+    def etcd(self) -> int:
+        """Of the first member."""
+        return next(iter(self.etcds.values())).client_port
 
-def etcd(binaries: Binaries, folder: Path, ports: Ports) -> Command:
-    client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
+
+def etcd(binaries: Binaries, folder: Path, ports: Ports, name: str) -> Command:
+    member = ports.etcds[name]
+    members = ",".join(f"{other}={each.peer}" for other, each in ports.etcds.items())
     return [
         binaries.etcd,
-        f"--data-dir={folder / 'etcd'}",
-        *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
-        *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"),
+        *(f"--name={name}", f"--data-dir={folder / name}", f"--initial-cluster={members}"),
+        *(f"--listen-client-urls={member.client}", f"--advertise-client-urls={member.client}"),
+        *(f"--listen-peer-urls={member.peer}", f"--initial-advertise-peer-urls={member.peer}"),
         "--unsafe-no-fsync=true",  # the data must survive a restart of the process only
     ]
 
@@ -53,7 +76,7 @@ def kube_apiserver(
     pki = folder / "pki"
     return [
         binaries.kube_apiserver,
-        f"--etcd-servers=http://127.0.0.1:{ports.etcd}",
+        f"--etcd-servers={','.join(member.client for member in ports.etcds.values())}",
         *("--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--secure-port={ports.apiserver}"),
         *("--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none"),
         *("--authorization-mode=RBAC", "--allow-privileged=true"),

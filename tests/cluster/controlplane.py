@@ -1,6 +1,7 @@
 """Control plane on loopback: etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok."""
 
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from tests.cluster.admission_configuration import Caller, admission_configuratio
 from tests.cluster.api import Api
 from tests.cluster.binaries import Binaries, binaries
 from tests.cluster.certificates import ClusterAuthority
-from tests.cluster.components import Ports
+from tests.cluster.components import EtcdMember, Ports
 from tests.cluster.kubectl import Access
 from tests.cluster.kwok import KWOK_OBJECTS, is_usable
 from tests.cluster.load_balancer import LoadBalancer, LoadBalancers
@@ -49,7 +50,7 @@ class ControlPlane(Access):
     kubelets' resource metrics at `kubelet_port`, and the API server may aggregate other API servers.
     `flags` are further ones of each component. With `api_servers` above 1 there are further ones on the same etcd:
     kube-apiserver-2 and so on, each of which has a client in `apis`; all else uses the first one, unless a subclass has
-    another `server`.
+    another `server`. With more than one of `etcds` etcd has so many members.
     """
 
     def __init__(  # noqa: PLR0913  the parts of a cluster
@@ -64,9 +65,11 @@ class ControlPlane(Access):
         has_metrics: bool = False,
         flags: Mapping[str, Sequence[str]] | None = None,
         api_servers: int = 1,
+        etcds: Sequence[str] = ("etcd",),
     ) -> None:
         further = [f"{_API_SERVER}-{number}" for number in range(2, api_servers + 1)]
-        self.components = (*components[: len(API_ALONE)], *further, *components[len(API_ALONE) :])
+        self.etcds = etcds
+        self.components = (*etcds, _API_SERVER, *further, *components[len(API_ALONE) :])
         self.api_servers: Sequence[str] = (_API_SERVER, *further)
         self.apis: dict[str, Api] = {}
         self.environment = environment
@@ -129,18 +132,27 @@ class ControlPlane(Access):
 
     def _start_on_free_ports(self) -> None:
         for attempt in range(1, _STARTS_MAX + 1):
-            self._grant_access(Ports(*find_free_ports(3)))
+            client, peer, apiserver, *more = find_free_ports(1 + 2 * len(self.etcds))
+            pairs = zip([client, *more[::2]], [peer, *more[1::2]], strict=True)
+            members = {name: EtcdMember(*pair) for name, pair in zip(self.etcds, pairs, strict=True)}
+            self._grant_access(Ports(members, apiserver))
             others = dict(zip(self.api_servers[1:], find_free_ports(len(self.api_servers) - 1), strict=True))
             ports = {_API_SERVER: self.ports.apiserver, **others}
             self.apis = {name: replace(self.api, port=port, _idle=[]) for name, port in ports.items()}
             try:
-                for name in ("etcd", *self.api_servers):
+                for name in self.etcds:  # none is healthy alone
+                    self._launch(name)
+                for name in self.etcds:
+                    self._await_etcd(name)
+                for name in self.api_servers:
                     self.start_component(name)
             except ComponentError as error:
                 if _PORT_TAKEN not in str(error) or attempt == _STARTS_MAX:
                     raise
                 for name in self.processes.names:
                     self.stop_component(name, kill=True)
+                for name in self.etcds:  # its files have the former ports
+                    shutil.rmtree(self.folder / name, ignore_errors=True)
             else:
                 return
 
@@ -153,11 +165,17 @@ class ControlPlane(Access):
 
     def start_component(self, name: str) -> None:
         """Start a component on its ports and data; wait until etcd or kube-apiserver is ready."""
-        self.processes.start(name, [*self._command(name), *self.flags.get(name, ())])
-        if name == "etcd":
-            self.wait(self._is_etcd_healthy, "etcd to be healthy", "etcd")
+        self._launch(name)
+        if name in self.etcds:
+            self._await_etcd(name)
         elif name in self.api_servers:
             self.wait(lambda: self._is_api_server_ready(name), f"{name} to be ready", name)
+
+    def _launch(self, name: str) -> None:
+        self.processes.start(name, [*self._command(name), *self.flags.get(name, ())])
+
+    def _await_etcd(self, name: str) -> None:
+        self.wait(lambda: self.is_etcd_healthy(name), f"{name} to be healthy", name)
 
     def stop_component(self, name: str, *, kill: bool = False) -> None:
         """Stop a component with SIGTERM, or with SIGKILL if `kill`."""
@@ -173,8 +191,8 @@ class ControlPlane(Access):
 
     def _command(self, name: str) -> Sequence[str | Path]:
         match name:
-            case "etcd":
-                return components.etcd(self._binaries, self.folder, self.ports)
+            case _ if name in self.etcds:
+                return components.etcd(self._binaries, self.folder, self.ports, name)
             case _ if name in self.api_servers:
                 ports = replace(self.ports, apiserver=self.apis[name].port)
                 return [
@@ -214,12 +232,15 @@ class ControlPlane(Access):
 
     def wait_ready(self) -> None:
         """Wait until Pods can be created: the API server is ready, and the default service account exists."""
-        self.wait(lambda: self._is_api_server_ready(_API_SERVER), "kube-apiserver to be ready", _API_SERVER, "etcd")
+        suspects = (_API_SERVER, *self.etcds)
+        self.wait(lambda: self._is_api_server_ready(_API_SERVER), "kube-apiserver to be ready", *suspects)
         self._await_account("default")
 
-    def _is_etcd_healthy(self) -> bool:
+    def is_etcd_healthy(self, name: str) -> bool:
+        """Return whether a member answers, and belongs to a majority."""
+        port = self.ports.etcds[name].client_port
         try:
-            with urlopen(f"http://127.0.0.1:{self.ports.etcd}/health", timeout=_PROBE_SECONDS) as response:
+            with urlopen(f"http://127.0.0.1:{port}/health", timeout=_PROBE_SECONDS) as response:
                 return bool(response.status == 200)
         except OSError:
             return False
