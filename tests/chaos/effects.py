@@ -11,6 +11,7 @@ from tests.chaos.history import PlannedFault
 from tests.chaos.lab import Lab
 from tests.chaos.links import Trouble
 from tests.redis_servers import SERVICE, RedisServer
+from tests.redis_servers.waiting import wait_until
 
 _MEMORY_BYTES = 1 << 20
 """Less than an empty Redis uses: each write that needs memory is refused."""
@@ -67,6 +68,19 @@ def _fill_memory(lab: Lab, fault: PlannedFault) -> Effect:
     return Effect(lambda: limit(_MEMORY_BYTES), lambda: limit(0))
 
 
+def _fill_disk(lab: Lab, fault: PlannedFault) -> Effect:
+    disks, server = lab.disks, find_redis(lab, fault.parts[0])
+    assert disks is not None, f"{fault.parts[0]} has no disk of its own"
+
+    def heal() -> None:
+        """Make room, and rewrite the file: with the gap that a short write may leave in it Redis does not start."""
+        disks.clear(server.folder.name)
+        server.cli("BGREWRITEAOF")
+        wait_until(lambda: not server.cli("INFO", "persistence")["aof_rewrite_in_progress"], "the file is rewritten")
+
+    return Effect(lambda: disks.fill(server.folder.name), heal)
+
+
 def _flush_scripts(lab: Lab, fault: PlannedFault) -> Effect:
     return Effect(lambda: find_redis(lab, fault.parts[0]).cli("SCRIPT", "FLUSH"))
 
@@ -87,7 +101,7 @@ def _restore_snapshot(lab: Lab, _: PlannedFault) -> Effect:
         server = lab.redis.primary
         kept = server.folder.with_name(f"{server.folder.name}-kept")
         shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(server.folder / _FILES, kept)
+        shutil.copytree(lab.find_data(server) / _FILES, kept)
         kept_of.append(server)
 
     def heal() -> None:
@@ -95,8 +109,9 @@ def _restore_snapshot(lab: Lab, _: PlannedFault) -> Effect:
             part = lab.parts[lab.form.stores[lab.redis.servers.index(server)]]
             if part.process.is_alive():
                 part.kill()
-            shutil.rmtree(server.folder / _FILES, ignore_errors=True)
-            shutil.copytree(server.folder.with_name(f"{server.folder.name}-kept"), server.folder / _FILES)
+            files = lab.find_data(server) / _FILES
+            shutil.rmtree(files, ignore_errors=True)
+            shutil.copytree(server.folder.with_name(f"{server.folder.name}-kept"), files)
             part.start()
 
     return Effect(begin, heal)
@@ -120,6 +135,7 @@ BUILDS: Mapping[str, Build] = {
     "reset": _reset,
     "clock-step": _step_clock,
     "redis-memory-full": _fill_memory,
+    "redis-disk-full": _fill_disk,
     "redis-failover": _fail_over,
     "redis-flush": _flush,
     "redis-script-flush": _flush_scripts,

@@ -55,21 +55,45 @@ def _kill_leader(lab: Lab, _: PlannedFault) -> Effect:
     return Effect(begin, heal)
 
 
+def _raise_alarm(lab: Lab, _: PlannedFault) -> Effect:
+    """Raise the alarm that a member raises itself beyond its quota."""
+
+    def begin() -> None:
+        member = _ask(lab, "maintenance/status", {})["header"]["member_id"]
+        _ask(lab, "maintenance/alarm", {"action": "ACTIVATE", "memberID": member, "alarm": "NOSPACE"})
+
+    def heal() -> None:
+        for alarm in _ask(lab, "maintenance/alarm", {"action": "GET"}).get("alarms", ()):
+            _ask(lab, "maintenance/alarm", {"action": "DEACTIVATE", **alarm})
+
+    return Effect(begin, heal)
+
+
 def _find_leader(lab: Lab) -> str:
-    for name in lab.form.etcds:
-        status = _ask(lab, "maintenance/status", {}, name)
-        if status["leader"] == status["header"]["member_id"]:
+    leader = _ask(lab, "maintenance/status", {})["leader"]
+    for name in lab.form.etcds:  # while one is away, there is no fault of another one
+        if _ask(lab, "maintenance/status", {}, name)["header"]["member_id"] == leader:
             return name
     raise OSError("no member of etcd leads")
 
 
-def _ask(lab: Lab, call: str, body: Mapping[str, Any], name: str = "") -> Any:
-    """Return the answer of a member, by default the first one."""
-    port = lab.plane.ports.etcds[name or lab.form.etcds[0]].client_port
-    url = f"http://127.0.0.1:{port}/v3/{call}"
-    with urlopen(Request(url, json.dumps(body).encode()), timeout=_TIMEOUT_SECONDS) as response:
-        return json.load(response)
+def _ask(lab: Lab, call: str, body: Mapping[str, Any], *names: str) -> Any:
+    """Return the answer of the first member that answers, of all or of these."""
+    failure = OSError("no member")
+    for name in names or lab.form.etcds:
+        port = lab.plane.ports.etcds[name].client_port
+        url = f"http://127.0.0.1:{port}/v3/{call}"
+        try:
+            with urlopen(Request(url, json.dumps(body).encode()), timeout=_TIMEOUT_SECONDS) as response:
+                return json.load(response)
+        except OSError as error:
+            failure = error
+    raise failure
 
 
-BUILDS: Mapping[str, Build] = {"etcd-compaction": _compact, "etcd-leader-kill": _kill_leader}
+BUILDS: Mapping[str, Build] = {
+    "etcd-compaction": _compact,
+    "etcd-leader-kill": _kill_leader,
+    "etcd-no-space": _raise_alarm,
+}
 """By the kind of `fault_kinds`."""

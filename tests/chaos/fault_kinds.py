@@ -90,8 +90,10 @@ LONG_KINDS: Sequence[FaultKind] = (
     FaultKind("pause", "etcd", ("etcd",), (0.3, 12)),
     FaultKind("restart", "etcd", ("etcd",)),
     FaultKind("etcd-leader-kill", "etcd", (ALL_ETCD,), (0.2, 8)),
+    FaultKind("redis-disk-full", "space", ("redis",), (3, 15)),
+    FaultKind("etcd-no-space", "space", (ALL_ETCD,), (2, 12)),
 )
-"""Of long forms, which have several members of etcd."""
+"""Of long forms, which have several members of etcd, and a small disk for each Redis."""
 
 EFFECTS = {
     "kill": "SIGKILL; started again at the end",
@@ -111,6 +113,8 @@ EFFECTS = {
     "redis-flush": "FLUSHALL of the primary",
     "redis-script-flush": "SCRIPT FLUSH",
     "redis-old-snapshot": "the primary is killed at the end, and starts with its files of the beginning",
+    "redis-disk-full": "no room on its disk: it cannot write to its append-only file",
+    "etcd-no-space": "the alarm NOSPACE, as beyond etcd's quota: objects can be read and deleted only",
     "etcd-leader-kill": "SIGKILL of the member that leads; started again at the end",
     "etcd-compaction": "compaction to the newest revision: older watches get 410",
     "lease-taken": "somebody else holds the controllers' Lease",

@@ -22,6 +22,7 @@ class Form:
 
     name: str
     etcd_members: int = 1
+    has_small_disks: bool = False
     kinds: Sequence[FaultKind] = KINDS
 
     @property
@@ -62,7 +63,7 @@ class Form:
 
 
 SHORT = Form("short")
-LONG = Form("long", etcd_members=3, kinds=LONG_KINDS)
+LONG = Form("long", etcd_members=3, has_small_disks=True, kinds=LONG_KINDS)
 FORMS: Mapping[str, Form] = {form.name: form for form in (SHORT, LONG)}
 
 

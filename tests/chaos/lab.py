@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
@@ -17,6 +17,7 @@ from tests.chaos.parts import Part, PlaneProcess, RedisProcess
 from tests.chaos.plane import ChaosPlane
 from tests.chaos.policies import NAMESPACES, REPORTER
 from tests.chaos.redis_program import write_program
+from tests.chaos.small_disks import SmallDisks
 from tests.cluster.admission_configuration import Caller, stand_in_service
 from tests.cluster.background_loop import BackgroundLoop
 from tests.cluster.identities import Identities
@@ -38,7 +39,7 @@ from tests.cluster.kwok import NODES
 from tests.cluster.load_balancer import Target
 from tests.cluster.processes import find_free_ports
 from tests.cluster.shares import NODES as NODES_OF_SHARES
-from tests.redis_servers import SentinelGroup
+from tests.redis_servers import RedisServer, SentinelGroup
 from tests.redis_servers.inventory import program
 from webhook.core.document import Purpose, load
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
@@ -82,8 +83,9 @@ class Lab:
         callers = {"good": self.identities.callers["good"], SCHEDULER: Caller()}
         self.plane = ChaosPlane(callers, self.loop, form.etcds)
         self.scheduler = SchedulerFiles(folder / "scheduler")
+        self.disks = SmallDisks(folder / "disks", ("primary", "replica")) if form.has_small_disks else None
         self.redis = SentinelGroup(
-            write_program(program(REDIS), folder / "redis"),
+            write_program(program(REDIS), folder / "redis", self.disks),
             folder / "redis",
             *("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"),
             sentinels=SENTINELS,
@@ -111,6 +113,7 @@ class Lab:
             stack.callback(self.loop.close)
             stack.callback(self._close_links)
             stack.enter_context(self.plane)
+            stack.enter_context(self.disks or nullcontext())
             stack.enter_context(self.redis)
             self._name_parts_of_others()
             self._prepare_cluster()
@@ -232,6 +235,10 @@ class Lab:
     def apply_rights(self) -> None:
         for rights in RIGHTS:
             self.plane.apply_file(rights)
+
+    def find_data(self, server: RedisServer) -> Path:
+        """Return the folder of the data of a Redis."""
+        return server.folder if self.disks is None else self.disks.find(server.folder.name)
 
     # --- what is seen from outside ---
 

@@ -1,5 +1,6 @@
 """Checkers of reviews, breakers, failures and texts: a good history passes, and each violation is told."""
 
+import json
 from typing import Any
 
 import pytest
@@ -75,6 +76,25 @@ def test_a_missing_mutation_has_its_cause_in_the_whole_request() -> None:
     assert "denied: MutationMissing, expected only where the mutating half could not be called" in told
     built.hurt("kill", "server-2", 10, 13)
     assert list_told(built) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "fault"),
+    [
+        ("readonly: MISCONF Errors writing to the AOF file", "redis-disk-full"),
+        ("full: OOM command not allowed", "redis-memory-full"),
+        ("other: ERR", ""),
+        ("script: ERR", ""),
+    ],
+)
+def test_a_failure_of_the_store_has_a_cause(reason: str, fault: str) -> None:
+    built = BuiltHistory()
+    line = {"time": format_moment(START + 5), "msg": "the store does not respond; applying", "reason": reason}
+    built.logs["server-1"] = json.dumps(line)
+    [told] = list_told(built)
+    assert f"failures: server-1: failure of the store: {reason}, expected a reason with a cause" in told
+    built.hurt(fault or "pause", "redis", 4, 6)
+    assert (list_told(built) == []) == bool(fault)
 
 
 def test_allow_never_denies_for_want_of_the_store() -> None:

@@ -1,5 +1,7 @@
 """Checkers of windows, denials and charges: a good history passes, and each violation is told with all that matters."""
 
+import pytest
+
 from tests.chaos.built_history import START, BuiltHistory, build_limit_row
 from tests.chaos.checkers import check
 from tests.chaos.checkers.log_lines import format_moment
@@ -41,10 +43,11 @@ def test_exactly_a_window_apart_is_no_violation() -> None:
     assert list_told(built) == []
 
 
-def test_a_window_may_exceed_its_limit_by_the_bound_of_an_outage() -> None:
+@pytest.mark.parametrize("kind", ["pause", "redis-disk-full"])
+def test_a_window_may_exceed_its_limit_by_the_bound_of_an_outage(kind: str) -> None:
     """With two servers, by one Pod, and by what each could not know of the other."""
     built = BuiltHistory()
-    built.hurt("pause", "redis", 10, 30)
+    built.hurt(kind, "redis", 10, 30)
     built.admit("a", 5, review={"replica": "a"})
     built.review("x", 6, "Deny", codes=["QuotaExceeded"], replica="b", limits=[])
     for number, replica in enumerate("ab"):
@@ -53,7 +56,7 @@ def test_a_window_may_exceed_its_limit_by_the_bound_of_an_outage() -> None:
     built.admit("q", 20, review={"replica": "a"})
     [told] = [told for told in list_told(built) if told.startswith("windows")]
     assert "web: pods in 64s: 4, expected at most 2 + 1 ((N - 1) * 1)" in told
-    assert told.endswith("fault active: pause redis")
+    assert told.endswith(f"fault active: {kind} redis")
 
 
 def test_allow_has_no_bound_during_an_outage_only() -> None:

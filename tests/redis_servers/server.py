@@ -73,7 +73,8 @@ class RedisServer:
             return client.execute_command(*command)
 
     def start(self) -> None:
-        """Start it, and wait until it is ready. Later starts use the same port."""
+        """Start it, and wait until it is ready. Later starts use the same port; one that fails leaves the data."""
+        is_first = self._processes is None
         if self._processes is None:
             self.folder.mkdir(parents=True)
             self._processes = Processes(self.folder)
@@ -81,7 +82,8 @@ class RedisServer:
             while not self._try_start():
                 pass
         except BaseException:
-            self.close()
+            if is_first:
+                self.close()
             raise
 
     def stop(self) -> None:

@@ -1,14 +1,21 @@
 """No admission fails that the documents do not let fail."""
 
 from tests.chaos.checkers.facts import Facts
+from tests.chaos.checkers.faults import SETTLE_SECONDS, STORE_FAILED
 from tests.chaos.checkers.judging import Judge
+from tests.chaos.checkers.log_lines import list_log_lines, parse_moment
 from tests.chaos.history import UNKNOWN, AuditEvent, Review
 from webhook.core.findings import Code
 from webhook.core.policy_fields import WhenStoreUnavailable
+from webhook.errors import StoreFault
 
 GRACE_SECONDS = 3.0
 STORE_GRACE_SECONDS = 2.0
 """A replica probes a Redis that has come back every quarter of a second, and in a second ticks."""
+
+MEMORY_FULL = "redis-memory-full"
+UNCAUSED = frozenset({StoreFault.AUTHENTICATION, StoreFault.SCRIPT, StoreFault.OTHER})
+"""Reasons of failures of the store that no fault of a run gives."""
 
 
 def check_failures(facts: Facts, judge: Judge) -> None:
@@ -18,6 +25,7 @@ def check_failures(facts: Facts, judge: Judge) -> None:
     for review in facts.history.reviews:
         if review.decision == "Deny":
             _check_denial(facts, judge, review)
+    _check_reasons(facts, judge)
     for act in facts.history.acts:
         active = facts.faults.list_active(act.at, act.answered_at, after=GRACE_SECONDS)
         judge.expect(
@@ -104,3 +112,31 @@ def _find_asked_at(facts: Facts, review: Review) -> float:
         and event.at <= review.at <= event.answered_at
     ]
     return min(times, default=review.at)
+
+
+def _check_reasons(facts: Facts, judge: Judge) -> None:
+    """Expect that a server names each failure of the store as docs/redis.md does, for a fault that can cause it."""
+    for part in (name for name, kind in facts.history.plan.parts.items() if kind == "server"):
+        for line in list_log_lines(facts.history.logs.get(part, "")):
+            if not str(line.get("msg", "")).startswith(STORE_FAILED):
+                continue
+            reason, at = str(line.get("reason", "")), parse_moment(str(line["time"]))
+            judge.expect(
+                holds=_has_cause(facts, reason.partition(":")[0], at),
+                of=part,
+                field="failure of the store",
+                value=reason[:200],
+                expected="a reason with a cause",
+                at=at,
+            )
+
+
+def _has_cause(facts: Facts, reason: str, at: float) -> bool:
+    spans = facts.faults.spans
+    if not facts.faults.has_clock_steps:  # else the server's clock may be off
+        spans = facts.faults.list_active(at, at, after=SETTLE_SECONDS)
+    if reason == StoreFault.FULL:
+        return any(span.kind == MEMORY_FULL for span in spans)
+    if reason == StoreFault.READONLY:
+        return any(map(facts.faults.is_of_store, spans))
+    return reason not in UNCAUSED

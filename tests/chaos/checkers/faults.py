@@ -20,7 +20,8 @@ EXITED, NOT_RECORDED = "exited", "not-recorded"
 LATE_ANSWERS = "late answers"
 LATE_SECONDS = 2.0
 """The deadline of a call that is late, and its wait in the server."""
-_LATE = ("store operation failed", "the store does not respond")
+STORE_FAILED = ("store operation failed", "the store does not respond")
+"""How lines begin by which a server logs a failure of the store: of one call, and until it answers again."""
 _ANSWERS_AGAIN = "the store responds again"
 _FOREVER = float("inf")
 
@@ -92,13 +93,18 @@ class Faults:
         """Return whether the store may forget what it had acknowledged: also by a failover to a replica that lags."""
         if any(word in span.kind for word in ("flush", "failover", "snapshot", "empty")) and "script" not in span.kind:
             return True
-        return "sentinel" in self._parts.values() and self.is_of(span, STORE_KINDS)
+        return self._is_replicated and self.is_of(span, STORE_KINDS)
 
     def is_of_calls(self, span: FaultSpan) -> bool:
         """Return whether a fault can keep the API server and the servers from each other, or the callers from both."""
         return self.is_of(span, {"server", "kube-apiserver", "etcd", "webhook", "redis-and-server"}) or any(
             word in span.kind for word in ("certificate", "token", "cut", "delay", "loss", "right")
         )
+
+    @cached_property
+    def _is_replicated(self) -> bool:
+        """Whether another Redis may replace one that fails."""
+        return sum(kind == "redis" for kind in self._parts.values()) > 1
 
     @cached_property
     def store_spans(self) -> Sequence[FaultSpan]:
@@ -111,7 +117,7 @@ class Faults:
         if span.ended == _FOREVER:
             return span.ended
         latest = span.ended + SETTLE_SECONDS
-        if "sentinel" in self._parts.values():
+        if self._is_replicated:
             return latest  # a failover takes seconds, in which both primaries are well
         servers = {part for part, kind in self._parts.items() if kind == "server"}
         settled: set[str] = set()
@@ -163,8 +169,8 @@ def _list_late_answers(history: History) -> Iterable[FaultSpan]:
         began = 0.0
         for line in list_log_lines(history.logs.get(part, "")) if kind == "server" else ():
             message, at = line.get("msg", ""), parse_moment(str(line.get("time", "1970-01-01T00:00:00Z")))
-            if str(line.get("reason", "")).startswith("timeout") and any(text in message for text in _LATE):
-                if message.startswith(_LATE[0]):
+            if str(line.get("reason", "")).startswith("timeout") and any(text in message for text in STORE_FAILED):
+                if message.startswith(STORE_FAILED[0]):
                     yield FaultSpan(0, LATE_ANSWERS, (part,), at - LATE_SECONDS, at)
                 else:
                     began = began or at
