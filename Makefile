@@ -91,6 +91,7 @@ soak: setup
 	PODGATE_TEST_REFUNDS=soak $(BIN)/pytest tests/cluster/test_refunds.py -k of_many
 	PODGATE_TEST_ROLLOUT=soak $(BIN)/pytest -s tests/cluster/test_rollout_leading.py -k hurts
 	PODGATE_TEST_CHAOS=600 PODGATE_TEST_CHAOS_FORM=long $(BIN)/pytest -s tests/chaos/test_chaos.py
+	PODGATE_TEST_CHAOS=600 PODGATE_TEST_CHAOS_FORM=long-cluster $(BIN)/pytest -s tests/chaos/test_chaos.py
 	PODGATE_TEST_PLANTED=all $(BIN)/pytest -s tests/chaos/test_planted.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest tests/cluster/test_certificates.py -k "under_load or two_controllers"

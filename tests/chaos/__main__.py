@@ -21,7 +21,9 @@ _SEED_MAX = 1_000_000
 _seed = click.option("--seed", type=int, help="of faults and acts; by default a new one")
 _seconds = click.option("--seconds", type=float, default=120.0, show_default=True, help="for how long faults begin")
 
-_form = click.option("--form", type=click.Choice([*FORMS]), help="which programs and faults; default: by --seconds")
+_form = click.option(
+    "--form", type=click.Choice([*FORMS]), help="of programs and faults; by default of seed and seconds"
+)
 
 
 @click.group()
@@ -44,7 +46,7 @@ def programs() -> None:
 @_form
 def plan(seed: int | None, seconds: float, form: str | None) -> None:
     """Print the schedule of a seed without doing it."""
-    drawn = Drawn(_choose(seed), seconds, choose_form(seconds, form)).build_plan()
+    drawn = _draw(seed, seconds, form).build_plan()
     click.echo(f"seed {drawn.seed}\n{format_schedule(drawn.schedule)}\n{explain_kinds(drawn.schedule)}")
 
 
@@ -57,7 +59,7 @@ def plan(seed: int | None, seconds: float, form: str | None) -> None:
 )
 def run(seed: int | None, seconds: float, form: str | None, out: Path | None) -> None:
     """Do the schedule of a seed, and judge the history. Exit code 1: something is wrong."""
-    drawn = Drawn(_choose(seed), seconds, choose_form(seconds, form))
+    drawn = _draw(seed, seconds, form)
     folder = out or ROOT / ".test-results" / "chaos" / str(drawn.seed)
     schedule = drawn.build_plan().schedule
     click.echo(f"seed {drawn.seed}: again by make chaos SEED={drawn.seed} SECONDS={seconds:g} FORM={drawn.form.name}")
@@ -92,8 +94,9 @@ def trace_object(folder: Path, words: str) -> None:
         click.echo(line)
 
 
-def _choose(seed: int | None) -> int:
-    return secrets.randbelow(_SEED_MAX) if seed is None else seed
+def _draw(seed: int | None, seconds: float, form: str | None) -> Drawn:
+    chosen = secrets.randbelow(_SEED_MAX) if seed is None else seed
+    return Drawn(chosen, seconds, choose_form(chosen, seconds, form))
 
 
 if __name__ == "__main__":

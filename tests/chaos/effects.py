@@ -10,7 +10,7 @@ from tests.chaos.etcd_effects import require_healthy, spare_majority
 from tests.chaos.history import PlannedFault
 from tests.chaos.lab import Lab
 from tests.chaos.links import Trouble
-from tests.redis_servers import SERVICE, RedisServer
+from tests.redis_servers import RedisServer
 from tests.redis_servers.waiting import wait_until
 
 _MEMORY_BYTES = 1 << 20
@@ -85,24 +85,30 @@ def _flush_scripts(lab: Lab, fault: PlannedFault) -> Effect:
     return Effect(lambda: find_redis(lab, fault.parts[0]).cli("SCRIPT", "FLUSH"))
 
 
-def _flush(lab: Lab, _: PlannedFault) -> Effect:
-    return Effect(lambda: lab.redis.primary.cli("FLUSHALL"))
+def _flush(lab: Lab, fault: PlannedFault) -> Effect:
+    def begin() -> Mapping[str, str]:
+        server = lab.redis.choose_primary(fault.number)
+        server.cli("FLUSHALL")
+        return lab.tell_found(server)
+
+    return Effect(begin)
 
 
-def _fail_over(lab: Lab, _: PlannedFault) -> Effect:
-    return Effect(lambda: lab.redis.sentinels[0].cli("SENTINEL", "FAILOVER", SERVICE))
+def _fail_over(lab: Lab, fault: PlannedFault) -> Effect:
+    return Effect(lambda: lab.tell_found(lab.redis.fail_over(fault.number)))
 
 
-def _restore_snapshot(lab: Lab, _: PlannedFault) -> Effect:
+def _restore_snapshot(lab: Lab, fault: PlannedFault) -> Effect:
     """Keep the files of the primary; at the end it starts with them, perhaps before the Sentinels have noticed."""
     kept_of: list[RedisServer] = []
 
-    def begin() -> None:
-        server = lab.redis.primary
+    def begin() -> Mapping[str, str]:
+        server = lab.redis.choose_primary(fault.number)
         kept = server.folder.with_name(f"{server.folder.name}-kept")
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(lab.find_data(server) / _FILES, kept)
         kept_of.append(server)
+        return lab.tell_found(server)
 
     def heal() -> None:
         for server in kept_of:

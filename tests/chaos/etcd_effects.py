@@ -6,7 +6,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from tests.chaos.effect import Build, Effect
-from tests.chaos.history import PlannedFault
+from tests.chaos.history import FOUND, PlannedFault
 from tests.chaos.lab import Lab
 from tests.chaos.parts import Part
 
@@ -46,7 +46,7 @@ def _kill_leader(lab: Lab, _: PlannedFault) -> Effect:
         part = lab.parts[_find_leader(lab)]
         spare_majority(lab, part, lambda: killed.append(part))()
         part.kill()
-        return {"leader": part.name}
+        return {FOUND: part.name}
 
     def heal() -> None:
         for part in killed:

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 from tests.chaos.extended_scheduler import EXTENDERS, SCHEDULER
 from tests.chaos.fault_kinds import KINDS, LONG_KINDS, FaultKind
 from tests.chaos.plane import API_SERVERS
 from tests.chaos.schedule import list_links
+from tests.chaos.shards import SHARDS
 
 REPLICAS, SENTINELS = 2, 3
 SERVERS = tuple(f"server-{number}" for number in range(1, REPLICAS + 1))
@@ -23,6 +25,8 @@ class Form:
     name: str
     etcd_members: int = 1
     has_small_disks: bool = False
+    is_cluster: bool = False
+    """Whether the store is a Redis Cluster, in place of Sentinels."""
     kinds: Sequence[FaultKind] = KINDS
 
     @property
@@ -35,11 +39,11 @@ class Form:
     @property
     def stores(self) -> Sequence[str]:
         """Names of all Redis."""
-        return ("redis-1", "redis-2")
+        return tuple(f"redis-{number}" for number in range(1, 2 * (SHARDS if self.is_cluster else 1) + 1))
 
     @property
     def sentinels(self) -> Sequence[str]:
-        return tuple(f"sentinel-{number}" for number in range(1, SENTINELS + 1))
+        return () if self.is_cluster else tuple(f"sentinel-{number}" for number in range(1, SENTINELS + 1))
 
     @property
     def parts(self) -> Mapping[str, str]:
@@ -64,11 +68,14 @@ class Form:
 
 SHORT = Form("short")
 LONG = Form("long", etcd_members=3, has_small_disks=True, kinds=LONG_KINDS)
-FORMS: Mapping[str, Form] = {form.name: form for form in (SHORT, LONG)}
+LONG_CLUSTER = Form("long-cluster", etcd_members=3, has_small_disks=True, is_cluster=True, kinds=LONG_KINDS)
+FORMS: Mapping[str, Form] = {form.name: form for form in (SHORT, LONG, LONG_CLUSTER)}
 
 
-def choose_form(seconds: float, name: str | None = None) -> Form:
-    """Return the form of that name, and else that of a run of this length."""
+def choose_form(seed: int, seconds: float, name: str | None = None) -> Form:
+    """Return the form of that name, and else that of a run of this length: the seed chooses between the long ones."""
     if name:
         return FORMS[name]
-    return LONG if seconds >= LONG_SECONDS else SHORT
+    if seconds < LONG_SECONDS:
+        return SHORT
+    return Random(f"{seed} form").choice([LONG, LONG_CLUSTER])  # noqa: S311  the same form again

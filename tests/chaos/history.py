@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 BEGAN, ENDED, FAILED = "began", "ended", "failed"
 """Values of `Fault.phase`. A fault that failed is over, and may have had some effect: a part was down already."""
+FOUND = "found"
+"""The key in `Fault.details` of the part that a fault found to hit: of a primary, of a leader."""
 DONE, REFUSED, UNKNOWN = "done", "refused", "unknown"
 """Values of `Act.outcome`. Unknown: no answer arrived, so that it may have happened or not, or may still happen."""
 
@@ -80,7 +82,7 @@ class Fault(Struct, frozen=True):
     parts: tuple[str, ...]
     phase: str
     details: Mapping[str, Any] = {}
-    """Of the schedule, and what was found: the error if it failed, the process that a leader turned out to be."""
+    """Of the schedule, and what was found: the `error` if it failed, and FOUND."""
 
 
 class Act(Struct, frozen=True):

@@ -11,13 +11,16 @@ from urllib.request import urlopen
 
 from tests.chaos import clocks, extended_scheduler
 from tests.chaos.extended_scheduler import EXTENDERS, SCHEDULER, SchedulerFiles
-from tests.chaos.forms import PODGATE, SENTINELS, SERVERS, Form
+from tests.chaos.forms import PODGATE, SERVERS, Form
+from tests.chaos.history import FOUND
 from tests.chaos.links import Link
 from tests.chaos.parts import Part, PlaneProcess, RedisProcess
 from tests.chaos.plane import ChaosPlane
 from tests.chaos.policies import NAMESPACES, REPORTER
 from tests.chaos.redis_program import write_program
+from tests.chaos.shards import number_shards
 from tests.chaos.small_disks import SmallDisks
+from tests.chaos.stores import ClusterStore, SentinelStore, Store
 from tests.cluster.admission_configuration import Caller, stand_in_service
 from tests.cluster.background_loop import BackgroundLoop
 from tests.cluster.identities import Identities
@@ -39,7 +42,7 @@ from tests.cluster.kwok import NODES
 from tests.cluster.load_balancer import Target
 from tests.cluster.processes import find_free_ports
 from tests.cluster.shares import NODES as NODES_OF_SHARES
-from tests.redis_servers import RedisServer, SentinelGroup
+from tests.redis_servers import RedisServer
 from tests.redis_servers.inventory import program
 from webhook.core.document import Purpose, load
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, render_configurations
@@ -83,13 +86,9 @@ class Lab:
         callers = {"good": self.identities.callers["good"], SCHEDULER: Caller()}
         self.plane = ChaosPlane(callers, self.loop, form.etcds)
         self.scheduler = SchedulerFiles(folder / "scheduler")
-        self.disks = SmallDisks(folder / "disks", ("primary", "replica")) if form.has_small_disks else None
-        self.redis = SentinelGroup(
-            write_program(program(REDIS), folder / "redis", self.disks),
-            folder / "redis",
-            *("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"),
-            sentinels=SENTINELS,
-        )
+        store = ClusterStore if form.is_cluster else SentinelStore
+        self.disks = SmallDisks(folder / "disks", store.FOLDERS) if form.has_small_disks else None
+        self.redis: Store = store(write_program(program(REDIS), folder / "redis", self.disks), folder / "redis")
         self.policy = policy
         self._stack = ExitStack()
 
@@ -189,13 +188,7 @@ class Lab:
 
     def _open_store(self, name: str) -> str:
         """Open the link of a part to all Redis and Sentinels; return the URL that leads through it."""
-        link = self._add_link(f"{name}>redis")
-        ports = {server.port: link.open(_lead_to(lambda server=server: server.port)) for server in self.redis.servers}
-        sentinels = [
-            link.open(_lead_to(lambda sentinel=sentinel: sentinel.port), ports) for sentinel in self.redis.sentinels
-        ]
-        hosts = ",".join(f"127.0.0.1:{port}" for port in sentinels)
-        return self.redis.url.replace(self.redis.url.split("//")[1].split("/")[0], hosts)
+        return self.redis.open(self._add_link(f"{name}>redis"))
 
     def write_kubeconfig(self, name: str, token: str | None = None) -> Path:
         """Write the kubeconfig of a part, with a new token unless one is given."""
@@ -236,6 +229,10 @@ class Lab:
         for rights in RIGHTS:
             self.plane.apply_file(rights)
 
+    def tell_found(self, server: RedisServer) -> dict[str, str]:
+        """Return the part that a Redis is, for the details of a fault that has looked for it."""
+        return {FOUND: self.form.stores[self.redis.servers.index(server)]}
+
     def find_data(self, server: RedisServer) -> Path:
         """Return the folder of the data of a Redis."""
         return server.folder if self.disks is None else self.disks.find(server.folder.name)
@@ -270,7 +267,8 @@ class Lab:
             "store_deadline": STORE_DEADLINE,
             "drain": DRAIN,
             "intervals": "tests/cluster/short_intervals.py",
-            "redis": f"{REDIS}, appendfsync everysec, {SENTINELS} Sentinels",
+            "redis": f"{REDIS}, appendfsync everysec, {len(self.form.sentinels) or 'no'} Sentinels",
+            **({"shards": number_shards(self.form.stores)} if self.form.is_cluster else {}),
             "etcd": f"{len(self.form.etcds)} members",
             "started_at": time.time(),
         }

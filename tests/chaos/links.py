@@ -12,6 +12,8 @@ from tests.cluster.tcp_relay import reset
 
 _CHUNK_BYTES = 1 << 16
 _CONNECT_SECONDS = 2.0
+_ADDRESS = re.compile(rb"(\b127\.0\.0\.1(?:[ :]|\r\n(?::|\$5\r\n)))(\d{5})\b")
+"""As Sentinels, CLUSTER SLOTS and MOVED write it."""
 RETRANSMISSION_SECONDS = 0.2
 """After which Linux sends a lost segment again, the first time."""
 
@@ -73,9 +75,10 @@ class Link:
     def open(self, choose: Choose, replaced: Mapping[int, int] | None = None) -> int:
         """Listen on a new port for connections to what `choose` returns; return the port.
 
-        In answers the ports of `replaced` are written as their values: a Sentinel then names the way through a link.
+        In answers the ports of `replaced` are written as their values, also of those that are added later: a Sentinel
+        or a node of a Cluster then names the way through a link.
         """
-        port = self.loop.run(self._listen(choose, replaced or {}))
+        port = self.loop.run(self._listen(choose, {} if replaced is None else replaced))
         self.ports.append(port)
         return port
 
@@ -209,5 +212,5 @@ async def _connect(addresses: Sequence[str]) -> tuple[asyncio.StreamReader, asyn
 
 
 def replace_ports(chunk: bytes, replaced: Mapping[int, int]) -> bytes:
-    """Replace ports, all of five digits, where they stand as words."""
-    return re.sub(rb"\b\d{5}\b", lambda found: b"%d" % replaced.get(int(found[0]), int(found[0])), chunk)
+    """Replace ports, all of five digits, where they follow the address of loopback."""
+    return _ADDRESS.sub(lambda found: found[1] + b"%d" % replaced.get(int(found[2]), int(found[2])), chunk)

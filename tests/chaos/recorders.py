@@ -90,8 +90,10 @@ class Recorders:
 
     def _read_redis(self, name: str) -> None:
         server = self._lab.redis.servers[self._lab.form.stores.index(name)]
-        with server.client(socket_timeout=_SOCKET_SECONDS) as client:
+        with server.client(socket_timeout=_SOCKET_SECONDS, single_connection_client=True) as client:
             information = client.info()
+            if information["cluster_enabled"] and information["role"] == "slave":
+                client.execute_command("READONLY")
             tags = sorted({key.decode().split("{")[1].split("}")[0] for key in client.scan_iter("podgate:{*:pod:*")})
             charges = {tag: _read_charges(client, tag) for tag in tags}
         snapshot = RedisSnapshot(

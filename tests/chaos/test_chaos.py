@@ -14,7 +14,7 @@ SEED = int(os.environ.get("PODGATE_TEST_SEED", "1049"))
 
 
 def test_what_happened_in_chaos_is_what_is_promised(tmp_path: Path) -> None:
-    drawn = Drawn(SEED, SECONDS, choose_form(SECONDS, FORM))
+    drawn = Drawn(SEED, SECONDS, choose_form(SEED, SECONDS, FORM))
     print(f"\nseed {SEED}\n{format_schedule(drawn.build_plan().schedule)}")  # noqa: T201  shown after a failure
     running = Run(drawn, tmp_path / "lab", tmp_path / "history")
     history = running.do()

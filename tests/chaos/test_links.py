@@ -114,4 +114,12 @@ def test_ports_in_the_answers_of_a_sentinel_lead_through_the_link() -> None:
     answer = b"*2\r\n$9\r\n127.0.0.1\r\n$5\r\n12345\r\n+switch-master podgate-store 127.0.0.1 12345 127.0.0.1 12346"
     expected = b"*2\r\n$9\r\n127.0.0.1\r\n$5\r\n40001\r\n+switch-master podgate-store 127.0.0.1 40001 127.0.0.1 40002"
     assert replace_ports(answer, {12345: 40001, 12346: 40002}) == expected
-    assert replace_ports(b"112345 123456", {12345: 40001}) == b"112345 123456"
+    assert replace_ports(b"127.0.0.1:123456 12345", {12345: 40001}) == b"127.0.0.1:123456 12345"
+
+
+def test_ports_in_the_answers_of_a_node_of_a_cluster_lead_through_the_link() -> None:
+    """Slots and lengths that look like a port are not of an address."""
+    answer = b"*3\r\n:10923\r\n:12345\r\n*4\r\n$9\r\n127.0.0.1\r\n:12345\r\n$12345\r\n"
+    expected = b"*3\r\n:10923\r\n:12345\r\n*4\r\n$9\r\n127.0.0.1\r\n:40001\r\n$12345\r\n"
+    assert replace_ports(answer, {12345: 40001}) == expected
+    assert replace_ports(b"-MOVED 12345 127.0.0.1:12345\r\n", {12345: 40001}) == b"-MOVED 12345 127.0.0.1:40001\r\n"

@@ -38,11 +38,13 @@ def test_an_old_seed_repeats_the_short_form(seed: int, digest: str) -> None:
     assert sha256(msgspec.json.encode(draw(seed, 90))).hexdigest()[:16] == digest
 
 
-def test_a_long_run_has_another_form_unless_one_is_asked_for() -> None:
-    assert choose_form(90) is SHORT
-    assert choose_form(LONG_SECONDS) is LONG
-    assert choose_form(LONG_SECONDS, "short") is SHORT
-    assert choose_form(90, "long") is LONG
+def test_the_seed_chooses_the_form_of_a_long_run_unless_one_is_asked_for() -> None:
+    assert {choose_form(seed, 90).name for seed in range(20)} == {SHORT.name}
+    chosen = [choose_form(seed, LONG_SECONDS) for seed in range(20)]
+    assert {form.name for form in chosen} == {form.name for form in LONG_FORMS}
+    assert chosen == [choose_form(seed, LONG_SECONDS) for seed in range(20)]
+    assert choose_form(1, LONG_SECONDS, "short") is SHORT
+    assert choose_form(1, 90, "long") is LONG
 
 
 @of_each_form

@@ -18,7 +18,7 @@ _KEYS_MAX = 1000
 
 
 class RedisCluster:
-    """Use it as a context manager. `node_options` are for one node each; `replicas` copy the first master."""
+    """Use it as a context manager. `node_options` are for one node each; `replicas` copy the masters in turn."""
 
     def __init__(
         self,
@@ -89,19 +89,20 @@ class RedisCluster:
             for number, node in enumerate(self.nodes, start=1):
                 stack.enter_context(node)
                 node.cli("CLUSTER", "SET-CONFIG-EPOCH", number)
-            first = self.nodes[0]
             for number, node in enumerate(self.nodes[:_MASTERS]):
                 share = range(
                     number * REDIS_CLUSTER_HASH_SLOTS // _MASTERS, (number + 1) * REDIS_CLUSTER_HASH_SLOTS // _MASTERS
                 )
                 node.cli("CLUSTER", "ADDSLOTS", *share)
             wait_until(self._meet, "all nodes know each other")
-            for node in self.nodes[_MASTERS:]:
-                node.cli("CLUSTER", "REPLICATE", _id(first))
+            pairs = [(node, self.nodes[number % _MASTERS]) for number, node in enumerate(self.nodes[_MASTERS:])]
+            for node, master in pairs:
+                node.cli("CLUSTER", "REPLICATE", _id(master))
             for node in self.nodes:
                 wait_until(lambda node=node: _state(node) == "ok", "the Cluster is up")
-            for node in self.nodes[_MASTERS:]:
+            for node, master in pairs:
                 wait_until(lambda node=node: _is_synced(node), "the replica has its master's data")
+                wait_until(lambda node=node, master=master: _has_replica(master, node), "the master knows its replica")
             self._stack = stack.pop_all()
         return self
 
@@ -131,6 +132,11 @@ def _id(node: RedisServer) -> str:
 
 def _is_synced(node: RedisServer) -> bool:
     return bool(node.cli("INFO", "replication").get("master_link_status") == "up")
+
+
+def _has_replica(master: RedisServer, node: RedisServer) -> bool:
+    """Whether a master knows its replica: until then it refuses to be replaced by it."""
+    return any(_id(node).encode() in line for line in master.cli("CLUSTER", "REPLICAS", _id(master)))
 
 
 def _slots(node: RedisServer) -> Any:

@@ -27,7 +27,8 @@ class Excess(NamedTuple):
 
 def compute_excess(facts: Facts, counted: Counted, key: LimitKey, begin: float, end: float) -> Excess:
     """Return how far a limit may be exceeded in a window that ends at `end`."""
-    spans = facts.faults.list_store_spans(begin, end)
+    tags = {plan.tag for policy in facts.policies.values() for plan in list_plans(policy, key)}
+    spans = facts.faults.list_store_spans(begin, end, tags)
     if not spans:
         return Excess(0, "no fault of the store: never")
     rules = {plan.when_unavailable for policy in facts.list_policies(begin, end) for plan in list_plans(policy, key)}

@@ -1,11 +1,12 @@
 """The faults of a history as spans of time, by what they can do to the product."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from tests.chaos.checkers.log_lines import list_log_lines, parse_moment
-from tests.chaos.history import BEGAN, History
+from tests.chaos.history import BEGAN, FOUND, History
+from tests.chaos.shards import find_shard
 
 NO_FAULT = "none"
 STORE_KINDS = frozenset({"redis", "sentinel"})
@@ -53,6 +54,7 @@ class Faults:
     def __init__(self, history: History) -> None:
         self._history = history
         self._parts = history.plan.parts
+        self._shards: Mapping[str, int] = history.plan.details.get("shards", {})
         self.spans = sorted(_list_spans(history), key=lambda span: span.began)
 
     @property
@@ -133,19 +135,31 @@ class Faults:
                 return min(status.at, latest)
         return latest
 
-    def list_store_spans(self, begin: float, end: float) -> list[FaultSpan]:
-        """Return the faults of the store that had an effect in a time."""
-        return [span for span in self.store_spans if span.began - NOTICE_SECONDS <= end and begin <= span.ended]
+    def list_store_spans(self, begin: float, end: float, tags: Iterable[str] = ()) -> list[FaultSpan]:
+        """Return the faults of the store that had an effect in a time, of a Cluster on the nodes of these tags."""
+        shards = {find_shard(tag) for tag in tags} if self._shards else set()
+        return [
+            span
+            for span in self.store_spans
+            if span.began - NOTICE_SECONDS <= end and begin <= span.ended and self._reaches(span, shards)
+        ]
+
+    def _reaches(self, span: FaultSpan, shards: set[int]) -> bool:
+        """Whether a fault is not one of other shards alone: in a Cluster each node is treated separately."""
+        hit = {self._shards[part] for part in span.parts if part in self._shards}
+        return not shards or not hit or not hit.isdisjoint(shards)
 
 
 def _list_spans(history: History) -> Iterable[FaultSpan]:
     """Yield what the nemesis did, and what happened by itself: that has number 0."""
     began = {fault.number: fault for fault in history.faults if fault.phase == BEGAN and fault.number}
-    ended = {fault.number: fault.at for fault in history.faults if fault.phase != BEGAN}
+    ends = {fault.number: fault for fault in history.faults if fault.phase != BEGAN}
     lasting = {planned.number for planned in history.plan.schedule if planned.until > planned.after}
     for number, fault in began.items():
-        end = ended.get(number, _FOREVER if number in lasting else fault.at)
-        yield FaultSpan(number, fault.kind, fault.parts, fault.at, end)
+        end = ends.get(number)
+        ended = end.at if end else _FOREVER if number in lasting else fault.at
+        found = (str(end.details[FOUND]),) if end and FOUND in end.details else ()
+        yield FaultSpan(number, fault.kind, (*fault.parts, *found), fault.at, ended)
     for fault in history.faults:
         if not fault.number and fault.kind == EXITED:
             yield FaultSpan(0, fault.kind, fault.parts, fault.at - NOTICE_SECONDS, fault.at)
