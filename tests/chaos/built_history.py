@@ -179,6 +179,7 @@ class BuiltHistory:
                 windows="",
                 source="",
                 place=f"{given.get('namespace', 'shop')}/{uid}",
+                seen_at=START + given.get("seen", at),
             )
         )
 

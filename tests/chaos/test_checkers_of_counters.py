@@ -150,6 +150,17 @@ def test_the_refund_of_a_pod_that_was_created_is_told() -> None:
     assert any("charges: Pod shop/a (a): refunded: its charge was taken back" in told for told in list_told(built))
 
 
+def test_a_refund_is_of_the_moment_when_it_was_seen_while_the_clock_of_redis_is_off() -> None:
+    built = BuiltHistory()
+    built.hurt("clock-step", "redis", 5, 30)
+    built.charge("a", 70, seen=10)
+    built.charge("a", 71, seen=11, charged=70, refunded=True)
+    built.admit("a", 40)
+    assert not [told for told in list_told(built) if "refunded" in told]
+    built.charge("a", 50, charged=40, refunded=True)
+    assert any("charges: Pod shop/a (a): refunded: its charge was taken back" in told for told in list_told(built))
+
+
 def test_a_denied_pod_that_keeps_its_place_is_told() -> None:
     built = BuiltHistory()
     built.hurt("pause", "redis", 10, 12)
