@@ -1,5 +1,6 @@
 """Opcodes that a call executes, counted in this process: they do not depend on how busy the machine is."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -16,10 +17,13 @@ def count_opcodes(work: Callable[[], Any]) -> tuple[int, Any]:
         count += event == "opcode"
         return trace
 
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()  # a collection may run the finalizers of what others have left
     sys.settrace(trace)
     try:
         result = work()
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     return count, result
