@@ -151,7 +151,7 @@ class ControlPlane(Access):
                     raise
                 for name in self.processes.names:
                     self.stop_component(name, kill=True)
-                for name in self.etcds:  # its files have the former ports
+                for name in self.etcds if len(self.etcds) > 1 else ():  # each has the former ports of the others
                     shutil.rmtree(self.folder / name, ignore_errors=True)
             else:
                 return
