@@ -33,7 +33,7 @@ VERBS = {
         *("kustomize", "label", "logs", "patch", "port-forward", "rollout", "scale", "top", "uncordon"),
     },
     "helm": {"install", "template", "uninstall", "upgrade"},
-    "redis-cli": {"--cluster", "--latency", "-u", "CONFIG", "slowlog"},
+    "redis-cli": {"--cluster", "--latency", "-u", "BGREWRITEAOF", "CONFIG", "slowlog"},
     "docker": {"build", "compose"},
     "gh": {"attestation"},
     "cosign": {"verify", "verify-attestation"},

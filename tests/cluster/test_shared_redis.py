@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import install_podgate
+from tests.cluster.installation import PATIENT, install_podgate
 from tests.redis_servers import RedisServer, usual_names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -28,7 +28,7 @@ def test_servers_share_the_limit_of_seven_pods_in_redis(
     plane: ControlPlane, identities: Identities, redis_server: RedisServer
 ) -> None:
     namespace = f"shared-{redis_server.port}"
-    arguments = ("--drain", "0s", "--store", redis_server.url, "--store-deadline", "30s")
+    arguments = ("--drain", "0s", "--store", redis_server.url, "--store-deadline", "30s", *PATIENT)
     with install_podgate(plane, identities.files, POLICY, [namespace], servers=2, arguments=arguments) as installation:
         installation.wait_for_calls()
         plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=20", "-n", namespace)
