@@ -50,7 +50,8 @@ check: setup
 	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 5 --junitxml=$(RESULTS)/check.xml $(if $(ONLY),$(SELECTED),$(OF_MEMORY) $(IN_PROCESS))
 
 # Faults at random on a real control plane, and a judgement of what happened. A new seed each time, or
-# `make chaos SEED=N SECONDS=S FORM=F` to repeat a run. From 600 s on it has the long form. The history stays in .test-results/chaos/SEED.
+# `make chaos SEED=N SECONDS=S FORM=F` to repeat a run. From 600 s on it has one of the long forms. The history stays in
+# .test-results/chaos/SEED.
 chaos: setup
 	@$(BIN)/python -m tests.cluster build
 	@$(BIN)/python -m tests.chaos programs

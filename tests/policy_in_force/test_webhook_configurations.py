@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.core.webhook_configurations.configurations import policy_of
 from tests.core.webhook_configurations.live import CLIENTS, HASH, Live, build_stored_configurations
-from tests.timeouts import HANG_SECONDS
+from tests.harness.fake_apiserver import wait_until
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.webhook_configurations import NAMES, ConfigurationName, OutdatedConfiguration
 from webhook.errors import WebhookConfigurationError
@@ -164,9 +164,7 @@ def test_the_end_is_reported_when_the_writer_is_cancelled() -> None:
 
     async def lead() -> None:
         task = asyncio.create_task(running.writer.run())
-        async with asyncio.timeout(HANG_SECONDS):
-            while not running.compared:  # noqa: ASYNC110  the writer has no event to wait for
-                await asyncio.sleep(0.001)
+        await wait_until(lambda: bool(running.compared))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

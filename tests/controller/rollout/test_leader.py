@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.controller.controller_simulation import SECOND_US, START_US
+from tests.harness.fake_apiserver import wait_until
 from tests.harness.policy_revisions import MemoryRevisions
 from tests.harness.rollout_states import MemoryStates, StateCell
-from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import VirtualClock
 from webhook.controller.rollout.figure_reader import FigureReader
 from webhook.controller.rollout.leader import RolloutLeader
@@ -303,9 +303,7 @@ async def test_without_a_wish_nothing_is_written(cluster: Cluster) -> None:
 
 async def test_the_end_of_a_term_is_reported(cluster: Cluster) -> None:
     task = asyncio.create_task(cluster._leader.run())
-    async with asyncio.timeout(HANG_SECONDS):
-        while cluster.cell.state is None:  # noqa: ASYNC110  the leader has no event to wait for
-            await asyncio.sleep(0.001)
+    await wait_until(lambda: cluster.cell.state is not None)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
