@@ -4,13 +4,8 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 if TYPE_CHECKING:
     from asyncio import Future
-
-UNREADABLE_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Raised by msgspec for JSON of another shape, for text that is not UTF-8, and for what is nested too deeply."""
 
 
 class UserError(Exception):

@@ -11,8 +11,9 @@ from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.command_group import WIDE, format_document, output_option
 from webhook.cli.options.server_options import print_repeatedly, watch_option
 from webhook.commands.pages.nodes_page import format_nodes
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.reporting.node_document import NodeDocument
-from webhook.errors import UNREADABLE_JSON, NoSuchNodeError, UserError
+from webhook.errors import NoSuchNodeError, UserError
 from webhook.support.kubeconfig import Kubeconfig
 
 

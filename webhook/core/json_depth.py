@@ -12,6 +12,8 @@ from msgspec import Raw
 
 DEPTH_MAX = 128
 """Levels of lists and mappings. Objects of Kubernetes have some dozen; a common bound of JSON libraries is 128."""
+UNREADABLE_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Raised by msgspec for JSON of another shape, for text that is not UTF-8, and for what is nested too deeply."""
 _NESTED = (dict, list)
 
 _T = TypeVar("_T")

@@ -14,6 +14,7 @@ from msgspec import Meta, Raw, Struct
 
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.document.yaml.problems import format_path
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import OutcomeSource
 from webhook.core.quota import CounterPlan
@@ -89,7 +90,7 @@ def decode(body: bytes) -> tuple[PushedOutcome, ...]:
         return _decoder.decode(body)
     except msgspec.ValidationError as error:
         raise BadOutcomesError(_describe_fault(str(error), body)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise _build_no_json_error(error) from None
 
 
@@ -130,7 +131,7 @@ def _describe_fault(error: str, body: bytes) -> str:
     try:
         entry = _entries.decode(body)[index]
         value = entry if not field else _fields.decode(entry).get(field)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:  # the rest of the body is not JSON
+    except UNREADABLE_JSON as broken:  # the rest of the body is not JSON
         raise _build_no_json_error(broken) from None
     path = format_path((index, field) if field else (index,))
     return f"{path}: {_format_value(value)}: {reason}: {_REMEDIES.get(field, _NO_FIELD)}"

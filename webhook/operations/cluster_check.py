@@ -19,9 +19,10 @@ from webhook.core.checks.rights import list_expected_rights
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.probe import PodProbe
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.reporting.node_document import NodeDocument
 from webhook.core.reporting.status import CONTROLLER
-from webhook.errors import UNREADABLE_JSON, UserError
+from webhook.errors import UserError
 from webhook.operations.server_discovery import FoundServer, NoServerError, ServerLocation, open_server
 from webhook.operations.shipped_manifests import read_manifest_files
 

@@ -11,11 +11,12 @@ from webhook.commands.clients.status_client import parse_queue
 from webhook.core.admission.mutation import HASH_ANNOTATION, QUEUE_GATE
 from webhook.core.diagnosis import Surroundings
 from webhook.core.diagnosis.objects import ReportedPod
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy_fields import Mode
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord, merge_records
-from webhook.errors import UNREADABLE_JSON, UserError
+from webhook.errors import UserError
 from webhook.operations.server_discovery import ServerLocation, open_leader
 from webhook.support.kubeconfig import Kubeconfig
 

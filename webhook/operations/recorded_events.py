@@ -16,9 +16,10 @@ from webhook.app.offline import Offline
 from webhook.commands.clients.decision_client import DecisionClient, DecisionPage
 from webhook.commands.clients.record_sources import FileRecords, RecordsQuery
 from webhook.core.installation.objects import ObjectReference
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.errors import UNREADABLE_JSON, UserError
+from webhook.errors import UserError
 from webhook.operations.decision_port import open_decision_port
 from webhook.operations.server_discovery import ServerLocation
 from webhook.replay.engine import Replay

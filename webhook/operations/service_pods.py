@@ -4,12 +4,13 @@ import time
 from collections.abc import Mapping, Sequence
 
 from webhook.core.installation.objects import ObjectReference
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import OutcomeRules, OutcomeSource
 from webhook.core.suggestion.observed_pods import ObservedPods
-from webhook.errors import UNREADABLE_JSON, UserError
+from webhook.errors import UserError
 from webhook.support.kubeconfig import Kubeconfig
 
 _PODS = ObjectReference("v1", "Pod", "")

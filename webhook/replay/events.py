@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from webhook.commands.simulator import USER
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.json_depth import bound_depth
+from webhook.core.json_depth import UNREADABLE_JSON, bound_depth
 from webhook.core.kubernetes.quantity import UnreadableTextError
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy.model import Service
@@ -207,7 +207,7 @@ def parse(line: bytes) -> ReplayEvent:
     """Parse one line; UserError if it is invalid."""
     try:
         raw = bound_depth(msgspec.json.decode(line))
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+    except UNREADABLE_JSON as error:
         raise UserError(f"not JSON: {error}", "write one JSON object a line") from None
     if not isinstance(raw, dict):
         raise UserError("not a JSON object", "write one JSON object a line")

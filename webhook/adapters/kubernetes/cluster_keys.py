@@ -4,7 +4,8 @@ from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct, json
 
 from webhook.adapters.kubernetes.api.requests import ApiError, request_document
-from webhook.errors import UNREADABLE_JSON, UserError
+from webhook.core.json_depth import UNREADABLE_JSON
+from webhook.errors import UserError
 from webhook.ports import KEY_SET_BYTES_MAX, KeyDocument
 
 DISCOVERY = "/.well-known/openid-configuration"

@@ -11,8 +11,8 @@ from msgspec import Struct
 from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.requests import ApiError, send_request
 from webhook.core.groups.completeness import Size
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.policy_fields import GroupSource
-from webhook.errors import UNREADABLE_JSON
 
 _REQUEST_SECONDS = 5.0
 _EXCLUSIVE, _BY_NODE_SELECTOR = (f"alpha.jobset.sigs.k8s.io/{key}" for key in ("exclusive-topology", "node-selector"))

@@ -24,8 +24,9 @@ from webhook.adapters.kubernetes.api.requests import (
 )
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.core.document.configmap import NAMESPACE, ConfigMap
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.scheduling.unschedulable_pods import WOKEN_AT, PodReference
-from webhook.errors import UNREADABLE_JSON, SchedulerWakeError
+from webhook.errors import SchedulerWakeError
 from webhook.ports import WatchReports
 from webhook.ports.scheduling import PodWakeHandler
 

@@ -14,9 +14,9 @@ from webhook.adapters.kubernetes.api.requests import (
     RefusedError,
     send_request,
 )
-from webhook.core.json_depth import bound_depth
+from webhook.core.json_depth import UNREADABLE_JSON, bound_depth
 from webhook.core.webhook_configurations import NAMES, ConfigurationName, OutdatedConfiguration
-from webhook.errors import UNREADABLE_JSON, WebhookConfigurationError
+from webhook.errors import WebhookConfigurationError
 
 FIELD_MANAGER = "podgate-webhooks"
 _GROUP = "/apis/admissionregistration.k8s.io/v1"

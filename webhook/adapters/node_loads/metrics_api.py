@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 from msgspec import Struct
 
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy_fields.nodes import Nodes
 from webhook.core.scheduling.measured_load import Decay, NodeLoad
-from webhook.errors import UNREADABLE_JSON, LoadSourceError
+from webhook.errors import LoadSourceError
 from webhook.support.slices import slices
 
 _SLICE = 100

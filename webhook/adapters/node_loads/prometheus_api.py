@@ -12,8 +12,9 @@ import aiohttp
 import msgspec
 from msgspec import Struct, field
 
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.policy_fields.nodes import PrometheusSource
-from webhook.errors import UNREADABLE_JSON, LoadSourceError
+from webhook.errors import LoadSourceError
 from webhook.support.http_timeout import build_socket_timeouts
 from webhook.support.slices import slices
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import NamedTuple
 
-import msgspec
-
 import webhook
 from webhook.core.document import Purpose
 from webhook.core.document.assembly import Assembly, AssemblyRequest
 from webhook.core.document.changed_services import NEW
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.policy.model import LoadedPolicy, Service
 from webhook.core.policy_changes.policy_process_codec import CheckResult, decode, decode_service, encode
 from webhook.core.policy_changes.policy_review import DocumentReview, PolicyReview
@@ -131,7 +130,7 @@ def _sense() -> Iterator[None]:
     """Raise CheckFailedError if the answer cannot be decoded."""
     try:
         yield
-    except (msgspec.MsgspecError, ValueError, IndexError, RecursionError) as error:
+    except (ValueError, IndexError, *UNREADABLE_JSON) as error:
         raise CheckFailedError(f"its process returned an unreadable answer: {error}") from None
 
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.errors import UserError
 
 _DAY_US = 86_400_000_000
@@ -56,7 +57,7 @@ class RecordFile:
             since = datetime.fromisoformat(msgspec.json.decode(head[: head.index(b"\n")])["recorded"]["since"])
             newest = msgspec.json.decode(tail[: len(tail) - cut].splitlines()[-1])["at"]
             self.zero_us, self.last_us = round((since - _EPOCH).total_seconds()) * 1_000_000, round(newest * 1e6)
-        except (ValueError, LookupError, TypeError, RecursionError, msgspec.DecodeError):
+        except (ValueError, LookupError, TypeError, *UNREADABLE_JSON):
             self._refuse("it holds something else than a record of this server")
         self.size -= cut
         os.ftruncate(self._fd, self.size)

@@ -15,6 +15,7 @@ from webhook.adapters.redis_store.transport.connect import Dial
 from webhook.adapters.redis_store.transport.records import AnnouncementMessage
 from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.core.breaker import BreakerView
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.errors import StoreFailure, StoreFault
 from webhook.ports import StoreReports
 from webhook.support.backoff import Backoff
@@ -103,7 +104,7 @@ class AnnouncementListener:
         elif kind == _MESSAGE:
             try:
                 announcement = read(content)
-            except (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError) as error:
+            except (ValueError, TypeError, KeyError, *UNREADABLE_JSON) as error:
                 text = f"an announcement cannot be read: {error!r}"
                 self._unreadable.enter(StoreFailure(text, StoreFault.SCRIPT))
             else:

@@ -8,7 +8,7 @@ import msgspec
 from webhook.adapters.redis_store.keys import tag_of
 from webhook.adapters.redis_store.plans import PreparedPlan
 from webhook.adapters.redis_store.store_clock import StoreClock
-from webhook.errors import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON
 
 
 class _KnownStore(msgspec.Struct, frozen=True):

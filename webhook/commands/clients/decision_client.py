@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
-from webhook.errors import UNREADABLE_JSON, UserError
+from webhook.core.json_depth import UNREADABLE_JSON
+from webhook.errors import UserError
 
 PAGE_MAX = 1_000
 _AGAIN_SECONDS = 2.0

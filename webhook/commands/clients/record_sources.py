@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.errors import UNREADABLE_JSON, NoSuchPageError, UserError
+from webhook.errors import NoSuchPageError, UserError
 from webhook.support.input_files import read_content
 
 _LIMIT = 500

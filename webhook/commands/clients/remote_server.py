@@ -15,12 +15,12 @@ import msgspec
 
 from webhook.commands.simulator import ReviewServerError
 from webhook.core.admission.decision import Decision, DecisionInputs, Dependence, Deviation, Half, StageNote, Verdict
-from webhook.core.json_depth import bound_depth
+from webhook.core.json_depth import UNREADABLE_JSON, bound_depth
 from webhook.core.kubernetes.admission_request import ALLOWED, BadReviewError, ResponseStatus
 from webhook.core.patch import Patch, PatchOperation
 from webhook.core.plain_text import escape_line
 from webhook.core.shares import PodSlot
-from webhook.errors import UNREADABLE_JSON, UserError
+from webhook.errors import UserError
 from webhook.interceptor import Answer
 from webhook.support.http_timeout import build_socket_timeouts
 from webhook.support.input_files import INPUT_BYTES_MAX, read_content

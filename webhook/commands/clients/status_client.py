@@ -9,10 +9,10 @@ from urllib.request import ProxyHandler, build_opener
 
 import msgspec
 
-from webhook.core.json_depth import bound_depth
+from webhook.core.json_depth import UNREADABLE_JSON, bound_depth
 from webhook.core.reporting.queue_document import QueueDocument
 from webhook.core.reporting.status import CONTROLLER
-from webhook.errors import UNREADABLE_JSON, NoSuchPageError, NoSuchServiceError, UserError
+from webhook.errors import NoSuchPageError, NoSuchServiceError, UserError
 from webhook.support.input_files import read_bounded
 from webhook.support.redaction import mask
 

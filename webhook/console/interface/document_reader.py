@@ -16,8 +16,9 @@ from webhook.console.interface.drafts import Drafts
 from webhook.core.console_views.recent_denials import MINUTES, DeniedPage, RecentDenials
 from webhook.core.console_views.status_document import QueueLine, ServerPage
 from webhook.core.diagnosis import Report
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.lru_cache import LruCache
-from webhook.errors import UNREADABLE_JSON, UserError
+from webhook.errors import UserError
 
 _FRESH_SECONDS = 1.0
 _REST_FACTOR = 9

@@ -14,9 +14,10 @@ from webhook.console.interface.document_reader import DocumentReader, Explanatio
 from webhook.core.console_views.outcome_counts import OutcomeCount, list_outcomes
 from webhook.core.console_views.refusals import RecordPage, ServiceRecords
 from webhook.core.diagnosis import Report
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.reporting.node_document import NodeDocument
 from webhook.core.reporting.queue_document import QueueDocument
-from webhook.errors import UNREADABLE_JSON, UserError
+from webhook.errors import UserError
 
 _NO_LEADER = "the process that releases Pods is not known here"
 _LEADER_REMEDY = "give --server the plain port of the leader, or start podgate console with a kubeconfig"

@@ -23,7 +23,8 @@ from webhook.core.console_views.pipeline import (
 )
 from webhook.core.document import DocumentError
 from webhook.core.document.yaml.reader import read_yaml
-from webhook.errors import UNREADABLE_JSON, UserError
+from webhook.core.json_depth import UNREADABLE_JSON
+from webhook.errors import UserError
 
 _RECORDS = 1_000
 _TEXT_MAX = 63

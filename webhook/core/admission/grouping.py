@@ -1,12 +1,13 @@
 """Part of stage "queue": a new Pod that belongs to a group waits for the others, and carries its membership."""
 
-from msgspec import DecodeError, Struct, json
+from msgspec import Struct, json
 
 from webhook.core.admission import queueing
 from webhook.core.admission.decision import Finding
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code
 from webhook.core.groups.membership import GROUP_ANNOTATION, GroupError, Membership, find_membership
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.patch import PatchOperation, remove, set_keys
 from webhook.core.policy_fields import GroupSource, Mode
 
@@ -89,6 +90,6 @@ def _read_pod_group(body: bytes) -> str:
     """Return `spec.schedulingGroup.podGroupName`, "" without; a Pod of a record has none."""
     try:
         group = _review.decode(body).request.object.spec.scheduling_group
-    except (DecodeError, RecursionError):
+    except UNREADABLE_JSON:
         return ""
     return "" if group is None else group.pod_group_name

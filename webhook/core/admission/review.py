@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from webhook.core.admission.decision import Decision
-from webhook.core.json_depth import BoundedDecoder
+from webhook.core.json_depth import UNREADABLE_JSON, BoundedDecoder
 from webhook.core.kubernetes.admission_request import (
     BadReviewError,
     RawRequest,
@@ -123,7 +123,7 @@ def _decode_in_one_pass(body: bytes) -> Request | None:
     """Decode the review of a Pod in one pass; None for anything else, and for anything malformed."""
     try:
         request = _pod_envelope.decode(body).request
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE_JSON:
         return None
     if request.sub_resource and request.operation == "CREATE":
         return None

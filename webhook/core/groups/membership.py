@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.kubernetes.controllers import find_owning_controller
 from webhook.core.kubernetes.pod import OwnerReference, Pod
 from webhook.core.policy_fields import GroupSource
@@ -51,7 +52,7 @@ class Membership(Struct, frozen=True, omit_defaults=True, gc=False):
         """Return the membership in an annotation; None if it is not readable."""
         try:
             return _decoder.decode(text)
-        except (msgspec.MsgspecError, RecursionError):
+        except UNREADABLE_JSON:
             return None
 
     def encode(self) -> str:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
+from webhook.core.json_depth import UNREADABLE_JSON
+
 LARGE_BYTES = 64 << 10
 """Body size above which a Pod with many parts is counted first. Smaller bodies cannot delay other reviews."""
 LARGE_CONTAINERS, LARGE_ENTRIES = 100, 2_000
@@ -91,7 +93,7 @@ def measure(body: bytes) -> PodSize:
     """Return the size of the Pod of a large body, the larger one of an UPDATE."""
     try:
         request = _review.decode(body).request or _Request()
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE_JSON:
         return PodSize(is_large=True)  # reported where the body is decoded
     pods = [pod for pod in (request.object, request.old_object) if pod is not None]
     counts = [_count(pod) for pod in pods]

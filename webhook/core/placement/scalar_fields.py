@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from webhook.core.findings import Code, Violation
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.kubernetes.pod import Pod, PodMetadata
 from webhook.core.patch import PatchOperation, add, remove, replace, set_keys
 from webhook.core.placement.plan import PlacementPlan
@@ -212,5 +213,5 @@ _NOBODYS = msgspec.Raw(b'[{"fieldsV1":{"f:spec":{}}}]')
 def _managers_of(metadata: PodMetadata) -> tuple[_Manager, ...]:
     try:
         return _managers.decode(metadata.managed_fields) or ()
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE_JSON:
         return ()

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import Raw
 
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.plain_text import escape_line
 from webhook.core.pod_rules.cost import COST_MAX, estimate_cost
 from webhook.core.pod_rules.environment import EvaluationError, Expression, ExpressionError, load_environment
@@ -101,7 +101,7 @@ class RulePlan(NamedTuple):
         try:
             found = self.reader.read(pod, subject)
             activation = load_environment().activate(found.values, subject)
-        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        except (TypeError, ValueError, *UNREADABLE_JSON) as error:
             return [rule.fail(str(error)) for rule in self.rules]
         return [
             rule.pass_over() if is_record and rule.unrecorded else rule.judge(activation, found.excess)

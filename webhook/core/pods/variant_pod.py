@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.kubernetes.pod import Pod, PodCondition
 from webhook.core.pods.ownership import has_ended, parse_moment_us
 from webhook.core.shares import SharesPlan, SlotOwner, read_slot
@@ -127,7 +128,7 @@ def _find_time_us(managed_fields: Raw, scheduled: PodCondition) -> int:
     """
     try:
         entries = msgspec.json.decode(managed_fields, type=tuple[_ManagedFields, ...] | None) or ()
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE_JSON:
         return 0
     written = [(entry, fields) for entry in entries if (fields := entry.list_scheduled_fields()) is not None]
     if any("f:lastTransitionTime" in fields for _, fields in written):

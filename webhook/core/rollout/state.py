@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.core.breaker import BreakerOwner
+from webhook.core.json_depth import UNREADABLE_JSON
 
 REJECTED_MAX = 50
 """Rejected policies that are remembered, the newest ones."""
@@ -141,7 +142,7 @@ def decode_state(text: str | bytes) -> RolloutState:
     """Return the state that `encode_state` wrote. StateError: it is none."""
     try:
         state = _decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE_JSON as error:
         raise StateError(str(error)) from None
     for name, found in (("stable", state.stable), ("candidate", state.candidate)):
         is_hash = len(found) == _HASH_DIGITS and not set(found) - set("0123456789abcdef")

@@ -10,7 +10,7 @@ from kubernetes_asyncio.client import ApiClient
 from webhook.adapters.kubernetes.api.objects import AnObject, Listed
 from webhook.adapters.kubernetes.api.requests import JSON, METADATA, METADATA_LIST, GarbledError, send_request
 from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, decode_list
-from webhook.errors import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON
 
 _T = TypeVar("_T")
 

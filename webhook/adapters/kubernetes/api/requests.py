@@ -14,7 +14,7 @@ from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.config import ConfigException
 
 from webhook.adapters.kubernetes.api.objects import ApiStatus
-from webhook.errors import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.support.http_timeout import build_socket_timeouts
 from webhook.support.redaction import mask, mask_credentials
 

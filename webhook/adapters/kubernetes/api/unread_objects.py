@@ -11,7 +11,7 @@ from msgspec import Raw, Struct, field
 from webhook.adapters.kubernetes.api.field_faults import describe_fault
 from webhook.adapters.kubernetes.api.objects import AnObject, Listed, ListMetadata
 from webhook.adapters.kubernetes.api.requests import GarbledError
-from webhook.errors import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON
 
 
 class UnreadObject(Struct, frozen=True):

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from webhook.adapters.kubernetes.api.field_faults import EACH, has_child, list_children, parse_path, split_fault
-from webhook.core.json_depth import bound_depth
+from webhook.core.json_depth import UNREADABLE_JSON, bound_depth
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ def decode_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, s
     for item in msgspec.json.decode(body, type=_Items).items or ():
         try:
             decoded, fields = decode_fields(item, kind)
-        except (msgspec.ValidationError, RecursionError) as error:
+        except UNREADABLE_JSON as error:
             lost[_find_name(item)] = str(error)
             continue
         found.append(decoded)

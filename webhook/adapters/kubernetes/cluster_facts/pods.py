@@ -20,8 +20,8 @@ from webhook.core.diagnosis.objects import (
     ReportedPod,
 )
 from webhook.core.document.configmap import NAME, NAMESPACE, ConfigMap
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
-from webhook.errors import UNREADABLE_JSON
 
 _OBJECTS_MAX = "5000"
 _KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS}

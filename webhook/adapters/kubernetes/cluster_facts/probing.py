@@ -14,7 +14,7 @@ from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS
 from webhook.core.checks.facts import ProbeFact, RightFact
 from webhook.core.checks.rights import Right
 from webhook.core.installation.probe import PodProbe
-from webhook.errors import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON
 
 _PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 

@@ -25,7 +25,7 @@ from webhook.core.checks.objects import (
     ServiceObject,
 )
 from webhook.core.document.configmap import INSTALLATION, NAME, NAMESPACE, OVERRIDES, ConfigMap
-from webhook.errors import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON
 
 SECONDS = 10.0
 _OBJECTS_MAX = "5000"
