@@ -161,6 +161,27 @@ def test_a_refund_is_of_the_moment_when_it_was_seen_while_the_clock_of_redis_is_
     assert any("charges: Pod shop/a (a): refunded: its charge was taken back" in told for told in list_told(built))
 
 
+def test_a_charge_that_is_submitted_again_after_a_loss_is_one_although_the_clock_of_redis_was_off() -> None:
+    built = BuiltHistory()
+    built.hurt("clock-step", "redis", 5, 12)
+    built.charge("a", 70, seen=10)
+    built.charge("a", 20, charged=19)
+    built.review("a", 10, "Admit", "shop")
+    built.store("a", 10, decision="Admit")
+    assert any("moments of its charge" in told for told in list_told(built))
+    built.hurt("redis-flush", "redis", 19, 19.1)
+    assert list_told(built) == []
+
+
+def test_a_pod_that_is_asked_for_again_after_a_refund_is_charged_once_although_the_clock_of_redis_was_off() -> None:
+    built = BuiltHistory()
+    built.hurt("clock-step", "redis", 5, 12)
+    built.charge("a", 70, seen=10)
+    built.charge("a", 71, seen=11, charged=70, refunded=True)
+    built.admit("a", 40)
+    assert not [told for told in list_told(built) if "moments of its charge" in told]
+
+
 def test_a_denied_pod_that_keeps_its_place_is_told() -> None:
     built = BuiltHistory()
     built.hurt("pause", "redis", 10, 12)

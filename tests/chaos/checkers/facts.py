@@ -147,14 +147,15 @@ class Facts:
     def charges(self) -> Mapping[str, Sequence[ChargeWrite]]:
         """The writes of each Pod's record at primaries, by uid, in the order of their time."""
         found: dict[str, list[ChargeWrite]] = defaultdict(list)
-        for write in sorted(self.history.charges, key=self._find_written_at):
+        for write in sorted(map(self._time_write, self.history.charges), key=lambda write: write.at_us):
             if write.role != "slave":
                 found[write.uid].append(write)
         return found
 
-    def _find_written_at(self, write: ChargeWrite) -> float:
-        """Return when a write was made, by the one clock of the harness if that of a Redis was off for a while."""
-        return write.seen_at if write.seen_at and self.faults.has_clock_steps else write.at_us / US
+    def _time_write(self, write: ChargeWrite) -> ChargeWrite:
+        """Return a write with the time at which it was seen, if the clock of a Redis was off for a while."""
+        is_off = write.seen_at and self.faults.has_clock_steps
+        return replace(write, at_us=round(write.seen_at * US)) if is_off else write
 
     @cached_property
     def owned(self) -> Mapping[str, OwnedPod]:
