@@ -16,7 +16,8 @@ Pod, in typed decodes of it; rules in CEL; cost of a breaker in a review; longes
 acquire, compared with other rate limiters on the same Redis; and the controller with many Pods. `releases` measures
 how fast a controller releases waiting Pods at a real API server, beside a client that only sends the same patches,
 with the CPU time of all, etcd and Redis; `waiting` measures what 10,000 Pods cost that wait, and how soon they are
-released. `starts` measures a server until it is ready, and `idle` one without calls. `policies` puts a policy into
+released. `starts` measures a server until it is ready, `idle` one without calls, and `memory` what a million reviews
+leave of it resident. `policies` puts a policy into
 force, and one that differs in a single service. `shares` measures the mutating call of a service with shares beside
 the same service without, and `deployments` both in a Deployment of 1,000 Pods on a real control plane. `scheduling`
 runs a real kube-scheduler without an extender, with one that passes all nodes, and with all rules. `scale`, which
@@ -37,6 +38,7 @@ from tests.bench import (
     idle,
     lineup,
     loop_stalls,
+    memory,
     pod_rules,
     pods,
     policy_changes,
@@ -166,6 +168,12 @@ def _measure_idle(chosen: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _measure_memory(_: argparse.Namespace) -> list[str]:
+    lines, figures = memory.measure()
+    results.record("memory", figures)
+    return lines
+
+
 def _measure_scale(_: argparse.Namespace) -> list[str]:
     def on_step(line: str, figures: list[growth.Figures]) -> None:
         print(line, flush=True)
@@ -197,6 +205,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "scheduling": _measure_scheduling,
     "starts": _starts,
     "idle": _measure_idle,
+    "memory": _measure_memory,
 }
 ALONE = {"scale": _measure_scale}
 """Parts that run only if they are named: a quarter of an hour, and all of a machine."""

@@ -31,6 +31,7 @@ MARKERS = (
     "policies",
     "starts",
     "idle",
+    "memory",
     "capacity",
     "fleet",
 )
@@ -108,6 +109,7 @@ def measured() -> dict[str, Any]:
     ]
     changed = dict.fromkeys(("check_ms", "server_ms", "longest_turn_ms"), spread)
     listed["policies"] = [{"name": "a change of one of 5,000", **changed}]
+    listed["memory"] = [{"name": OWN, "rss_mib": {"0": 70.2, "10000": 80.1}}]
     listed["idle"] = [{"name": "podgate, memory, 1 service", "server_ms": spread}]
     call = {"server": OWN, "connections": 16, "times_without": spread, "cpu_us": spread, "redis_us": spread}
     review = {"store": OWN, "opcodes": 2000, "opcodes_without": 1000, "redis_us": spread}

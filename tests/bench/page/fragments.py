@@ -46,6 +46,7 @@ def fragments(results: Json) -> dict[str, str]:
         "policies": _render_policies(results) if "policies" in results else "",
         "starts": _starts(results) if "starts" in results else "",
         "idle": _render_idle(results) if "idle" in results else "",
+        "memory": _render_memory(results) if "memory" in results else "",
         "capacity": capacity.text() if capacity else "",
         "fleet": fleet.text() if fleet else "",
     }
@@ -193,6 +194,13 @@ def _render_idle(results: Json) -> str:
         for figures in results["idle"]["figures"]
     ]
     return render_table(["", "server, ms a second", "Redis, ms a second"], lines)
+
+
+def _render_memory(results: Json) -> str:
+    rows = results["memory"]["figures"]
+    heads = [f"after {int(reviews):,} reviews" if int(reviews) else "ready" for reviews in rows[0]["rss_mib"]]
+    lines = [[row["name"], *(f"{mib:.0f}" for mib in row["rss_mib"].values())] for row in rows]
+    return render_table(["RSS, MiB", *heads], lines)
 
 
 def _median(found: Json | None) -> str:
