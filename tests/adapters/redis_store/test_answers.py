@@ -51,7 +51,7 @@ class CannedTransport:
     async def run(self, keys: Sequence[str], argument: bytes) -> bytes:  # noqa: ARG002  any call has this answer
         return msgspec.msgpack.encode([self.result])
 
-    async def run_ids(self) -> Mapping[str, str]:
+    async def ask_histories(self) -> Mapping[str, str]:
         return {"": "server"}
 
     async def infos(self) -> Mapping[str, bytes]:

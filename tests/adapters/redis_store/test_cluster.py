@@ -14,6 +14,7 @@ from tests.adapters.redis_store.transport import ECHO, open_link
 from tests.redis_servers import RedisCluster, RedisProgram
 from tests.redis_servers.access import CLUSTER_PASSWORD, commands
 from tests.timeouts import HANG_SECONDS
+from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.transport.cluster import ClusterTransport
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.stream import RespStream
@@ -45,8 +46,8 @@ async def test_calls_go_to_the_owners_of_their_slots(redis_cluster: RedisCluster
         assert {link.lane(tag) for tag in TAGS} == {f"127.0.0.1:{node.port}" for node in redis_cluster.nodes}
         assert all(link.lane(tag) == f"127.0.0.1:{redis_cluster.owner(tag).port}" for tag in TAGS)
         assert all(redis_cluster.owner(tag).cli("GET", key(tag)) == b"1" for tag in TAGS)
-        run_ids = {f"127.0.0.1:{node.port}": node.cli("INFO", "server")["run_id"] for node in redis_cluster.nodes}
-        assert await link.run_ids() == run_ids
+        histories = {f"127.0.0.1:{node.port}": node.cli("INFO", "server")["run_id"] for node in redis_cluster.nodes}
+        assert await link.ask_histories() == histories
         await link.ping()
         with pytest.raises(ClusterCrossSlotError):
             await link.run([key("service-1"), key("service-2")], b"x")
@@ -112,7 +113,7 @@ async def test_each_right_of_the_documented_cluster_user_is_needed(redis_cluster
 
     async def make_calls() -> None:
         async with open_link(url) as link:
-            await link.run_ids()
+            await link.ask_histories()
             assert await link.run([key("asked")], b"x") == b"x"
 
     redis_cluster.begin_move("asked", target)
@@ -141,18 +142,38 @@ async def test_calls_continue_after_a_failover_of_a_master(redis_program: RedisP
         tag = next(tag for tag in TAGS if own.owner(tag) is first)
         async with open_link(own.url) as link:
             assert await link.run([key(tag)], b"a") == b"a"
-            before = await link.run_ids()
+            before = await link.ask_histories()
             first.cli("WAIT", 1, 5000)
             first.kill()
             own.wait_for_failover(first)
             assert await run_until_answered(link, tag) == tag.encode()
             assert link.lane(tag) == f"127.0.0.1:{replica.port}"
-            after = await link.run_ids()
+            after = await link.ask_histories()
             assert after.keys() == (before.keys() | {link.lane(tag)}) - {f"127.0.0.1:{first.port}"}
             first.start()
             await asyncio.gather(*(run_until_answered(link, tag) for tag in TAGS))
         with redis.Redis(port=replica.port) as client:
             assert int(client.get(key(tag))) >= 2
+
+
+async def test_master_that_was_replaced_and_promoted_again_has_another_history(
+    redis_program: RedisProgram, tmp_path: Path
+) -> None:
+    with RedisCluster(redis_program, tmp_path / "cluster", replicas=1) as own:
+        first, replica = own.nodes[0], own.nodes[3]
+        losses: list[None] = []
+        detector = LossDetector(lambda: losses.append(None))
+        async with open_link(own.url) as link:
+            detector.record_histories(before := await link.ask_histories())
+            for promoted, former in ((replica, first), (first, replica)):
+                promoted.cli("CLUSTER", "FAILOVER", "TAKEOVER")
+                own.wait_for_failover(former)
+            detector.record_histories(after := await link.ask_histories())
+        lane = f"127.0.0.1:{first.port}"
+        assert after.keys() == before.keys()
+        assert {name for name in after if after[name] != before[name]} == {lane}
+        assert after[lane].startswith(f"{before[lane]}:")
+        assert losses == [None]
 
 
 async def test_failed_node_is_queried_last() -> None:

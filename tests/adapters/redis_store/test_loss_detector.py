@@ -18,7 +18,7 @@ def detect(lanes: Mapping[str, str] | None = None) -> tuple[LossDetector, list[N
 def describe() -> str:
     """Return what a process tells that has seen a charge, which counts until 100."""
     former, _ = detect()
-    former.record_run_ids({"": "a"})
+    former.record_histories({"": "a"})
     former.record_birth(HOME, 5, 40, 100)
     return former.describe()
 
@@ -26,7 +26,7 @@ def describe() -> str:
 def test_next_process_notices_no_loss_of_a_store_that_is_as_it_was() -> None:
     following, losses = detect()
     following.resume(describe())
-    following.record_run_ids({"": "a"})
+    following.record_histories({"": "a"})
     following.record_birth(HOME, 5, 50, 110)
     following.record_birth(OTHER, 7, 50, 110)
     assert losses == []
@@ -36,7 +36,7 @@ def test_next_process_notices_another_server_process_once() -> None:
     following, losses = detect()
     following.resume(describe())
     following.on_connected("", "b")
-    following.record_run_ids({"": "b"})
+    following.record_histories({"": "b"})
     following.record_birth(HOME, 60, 61, 110)
     assert losses == [None]
 
@@ -45,7 +45,7 @@ def test_next_process_notices_another_server_process_once() -> None:
 def test_next_process_notices_that_counters_of_the_same_process_are_gone(born_us: int) -> None:
     following, losses = detect()
     following.resume(describe())
-    following.record_run_ids({"": "a"})
+    following.record_histories({"": "a"})
     following.record_birth(HOME, born_us, 70, None)
     assert losses == [None]
 
@@ -61,11 +61,11 @@ def test_counters_whose_charges_had_all_expired_are_no_loss() -> None:
 def test_without_a_description_nothing_is_noticed_that_was_not_before(text: str) -> None:
     following, losses = detect()
     following.resume(text)
-    following.record_run_ids({"": "b"})
+    following.record_histories({"": "b"})
     following.record_birth(HOME, 60, 61, 110)
     assert losses == []
     following.resume(text)
-    following.record_run_ids({"": "c"})
+    following.record_histories({"": "c"})
     assert losses == [None], "what it knows itself stays"
 
 
@@ -79,10 +79,10 @@ def test_description_goes_on_from_one_process_to_the_next_that_has_seen_nothing(
 def test_process_that_has_noticed_a_loss_describes_the_store_after_it() -> None:
     former, _ = detect()
     former.resume(describe())
-    former.record_run_ids({"": "b"})
+    former.record_histories({"": "b"})
     following, losses = detect()
     following.resume(former.describe())
-    following.record_run_ids({"": "b"})
+    following.record_histories({"": "b"})
     following.record_birth(HOME, 60, 61, 110)
     assert losses == []
 
@@ -90,7 +90,7 @@ def test_process_that_has_noticed_a_loss_describes_the_store_after_it() -> None:
 def test_description_has_the_longest_counting_birth_of_each_node() -> None:
     lanes = {"web": "10.0.0.1:6379", "api": "10.0.0.2:6379"}
     former, _ = detect(lanes)
-    former.record_run_ids({"10.0.0.1:6379": "a", "10.0.0.2:6379": "b"})
+    former.record_histories({"10.0.0.1:6379": "a", "10.0.0.2:6379": "b"})
     for number in range(1000):
         former.record_birth(f"podgate:{{web}}:v1:default:ring:{number}", 5, 40, 100 + number)
     former.record_birth(OTHER, 6, 40, 100)
@@ -102,3 +102,15 @@ def test_description_has_the_longest_counting_birth_of_each_node() -> None:
         assert losses == []
         following.record_birth(home, 0, 99, None)
         assert losses == [None]
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "count"),
+    [("a", "a", 0), ("a", "b", 1), ("a", "a:1", 1), ("a:1", "a:2", 1), ("a:1", "b:1", 1), ("a:1", "a", 0)],
+)
+def test_process_that_was_promoted_since_is_a_loss(known: str, now: str, count: int) -> None:
+    detector, losses = detect()
+    detector.record_histories({"": known})
+    detector.on_connected("", now)
+    detector.record_histories({"": now})
+    assert len(losses) == count

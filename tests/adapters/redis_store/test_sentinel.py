@@ -13,6 +13,7 @@ from tests.adapters.redis_store.transport import KEY, open_link
 from tests.redis_servers import SERVICE, RedisProgram, RedisServer, SentinelGroup, program
 from tests.redis_servers.access import acl_file, user
 from tests.timeouts import HANG_SECONDS
+from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.ports.store_url import StoreFiles
 
@@ -29,12 +30,12 @@ async def wait_until_primary_answers(link: Transport) -> None:
             await asyncio.sleep(0.05)
 
 
-async def wait_until_run_ids_change(link: Transport, before: Mapping[str, str]) -> Mapping[str, str]:
+async def wait_until_histories_change(link: Transport, before: Mapping[str, str]) -> Mapping[str, str]:
     """Query the run IDs, as a tick does, until they change; return them."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             with suppress(RedisError, OSError, TimeoutError):
-                if (found := await link.run_ids()) != before:
+                if (found := await link.ask_histories()) != before:
                     return found
             await asyncio.sleep(0.05)
 
@@ -48,14 +49,14 @@ def group(redis_program: RedisProgram, tmp_path: Path) -> Iterator[SentinelGroup
 async def test_new_primary_is_found_after_a_failover(group: SentinelGroup) -> None:
     first = group.primary
     async with open_link(group.url) as link:
-        before = await link.run_ids()
+        before = await link.ask_histories()
         assert await link.run([KEY], b"a") == b"a"
         assert first.cli("GET", KEY) == b"1"
         first.kill()
         second = group.wait_for_failover(first)
-        await wait_until_run_ids_change(link, before)
+        await wait_until_histories_change(link, before)
         await wait_until_primary_answers(link)
-        assert await link.run_ids() == {"": second.cli("INFO", "server")["run_id"]}
+        assert await link.ask_histories() == {"": history_of(second)}
     assert int(second.cli("GET", KEY)) >= 1
 
 
@@ -91,10 +92,10 @@ async def test_documented_users_are_enough_with_separate_sentinel_passwords(
         with pytest.raises(AuthenticationError, match=refused):
             await link.ping()
         (tmp_path / "sentinel_password_file").write_text("sentinels-own")
-        assert await link.run_ids()
+        assert await link.ask_histories()
         (tmp_path / "password_file").write_text("wrong")
         with pytest.raises(AuthenticationError, match=f"127.0.0.1:{guarded.primary.port}: invalid username") as caught:
-            await other.run_ids()
+            await other.ask_histories()
         assert "wrong" not in str(caught.value).replace("wrong number", "")
 
 
@@ -119,7 +120,7 @@ async def test_silent_sentinel_is_skipped_and_then_asked_last(
         async with open_link(f"redis+sentinel://127.0.0.1:{port},{hosts}/{SERVICE}") as link:
             assert await link.run([KEY], b"a") == b"a"
             silent.close()  # now it refuses connections
-            assert await link.run_ids()
+            assert await link.ask_histories()
             assert link._sentinels._order[-1].port == port  # type: ignore[attr-defined]  # it shows nowhere else
 
 
@@ -146,10 +147,10 @@ async def test_primary_that_sentinels_no_longer_name_is_left_at_the_next_tick(
         async with open_link(guarded.url) as link:
             assert await link.run([KEY], b"a") == b"a"
             apart = await link.dial(KEY)
-            await link.run_ids()
+            await link.ask_histories()
             assert not apart.is_closed
             monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", name_another)
-            assert await link.run_ids() == {"": another.cli("INFO", "server")["run_id"]}
+            assert await link.ask_histories() == {"": another.cli("INFO", "server")["run_id"]}
             assert apart.is_closed, "so are the connections of counts and records"
             assert await link.run([KEY], b"b") == b"b"
         assert another.cli("GET", KEY) == b"1"
@@ -160,8 +161,30 @@ async def test_primary_is_left_on_failover_while_it_accepts_writes(
 ) -> None:
     first = guarded.primary
     async with open_link(guarded.url) as link:
-        before = await link.run_ids()
+        before = await link.ask_histories()
         guarded.sentinels[0].cli("SENTINEL", "FAILOVER", SERVICE)
-        await wait_until_run_ids_change(link, before)
+        await wait_until_histories_change(link, before)
         await wait_until_primary_answers(link)
         assert guarded.wait_for_failover(first).cli("GET", KEY) is not None
+
+
+async def test_two_failovers_there_and_back_are_a_loss(group: SentinelGroup) -> None:
+    first, losses = group.primary, list[None]()
+    detector = LossDetector(lambda: losses.append(None))
+    async with open_link(group.url) as link:
+        detector.record_histories(before := await link.ask_histories())
+        for former in (first, group.replica):
+            group.sentinels[0].cli("SENTINEL", "FAILOVER", SERVICE)
+            group.wait_for_failover(former)
+            group.wait_for_replica(former)
+        link.on_connected = detector.on_connected
+        await wait_until_primary_answers(link)
+        detector.record_histories(after := await link.ask_histories())
+        assert group.primary is first
+        assert after[""].startswith(f"{before['']}:")
+        assert losses == [None]
+
+
+def history_of(server: RedisServer) -> str:
+    """Return the history of a server that was promoted."""
+    return f"{server.cli('INFO', 'server')['run_id']}:{server.cli('INFO', 'replication')['master_replid2']}"

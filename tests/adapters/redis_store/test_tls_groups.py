@@ -48,7 +48,7 @@ async def test_sentinels_and_their_primary_are_reached_by_tls(
         url = f"rediss+sentinel://127.0.0.1:{sentinel_port}/{SERVICE}"
         async with open_link(url, client_files) as link:
             assert await link.run([KEY], b"a") == b"a"
-            assert await link.run_ids() == {"": primary.cli("INFO", "server")["run_id"]}
+            assert await link.ask_histories() == {"": primary.cli("INFO", "server")["run_id"]}
         async with open_link(url) as link:
             with pytest.raises(RedisError, match=r"(?i)no Sentinel names .* certificate.verify.failed"):
                 await link.ping()

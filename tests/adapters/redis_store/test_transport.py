@@ -11,6 +11,8 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, Respon
 
 from tests.adapters.redis_store.transport import KEY, link, open_link
 from tests.redis_servers import RedisProgram, RedisServer
+from tests.redis_servers.waiting import wait_until
+from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.transport import connect
 from webhook.adapters.redis_store.transport import stream as streams
 from webhook.adapters.redis_store.transport.protocol import Transport
@@ -41,7 +43,7 @@ async def test_concurrent_calls_share_a_connection_and_get_their_own_answers(
     await link.ping()
     before = connections(redis_server)
     arguments = [f"{number}".encode() * number for number in range(100)]
-    answers = await asyncio.gather(*(link.run([KEY], argument) for argument in arguments), link.run_ids())
+    answers = await asyncio.gather(*(link.run([KEY], argument) for argument in arguments), link.ask_histories())
     assert answers[:-1] == arguments
     assert answers[-1] == {"": redis_server.cli("INFO", "server")["run_id"]}
     assert connections(redis_server) - before == 2, "both are this test's own"
@@ -117,8 +119,8 @@ async def test_silent_server_is_disconnected(
 
 
 async def test_restarted_server_has_a_new_run_id(own_redis_server: RedisServer, own_link: Transport) -> None:
-    before = await own_link.run_ids()
-    assert await own_link.run_ids() == before
+    before = await own_link.ask_histories()
+    assert await own_link.ask_histories() == before
     own_redis_server.kill()
     await asyncio.sleep(0)
     for _ in range(2):
@@ -126,7 +128,36 @@ async def test_restarted_server_has_a_new_run_id(own_redis_server: RedisServer, 
             await own_link.run([KEY], b"a")
     own_redis_server.start()
     assert await own_link.run([KEY], b"a") == b"a"
-    assert (await own_link.run_ids())[""] != before[""]
+    assert (await own_link.ask_histories())[""] != before[""]
+
+
+async def test_server_that_was_a_replica_meanwhile_has_another_history(
+    own_redis_server: RedisServer, own_link: Transport, tmp_path: Path
+) -> None:
+    losses: list[None] = []
+    detector = LossDetector(lambda: losses.append(None))
+    with RedisServer(own_redis_server.program, tmp_path / "other", "--repl-diskless-sync-delay", "0") as other:
+        detector.record_histories(await own_link.ask_histories())
+        other.cli("REPLICAOF", "127.0.0.1", own_redis_server.port)
+        wait_for_primary(other)
+        detector.record_histories(await own_link.ask_histories())
+        assert losses == [], "its first replica changes its replid"
+        other.cli("REPLICAOF", "NO", "ONE")
+        own_redis_server.cli("REPLICAOF", "127.0.0.1", other.port)
+        wait_for_primary(own_redis_server)
+        own_redis_server.cli("REPLICAOF", "NO", "ONE")
+        for _ in range(2):
+            detector.record_histories(await own_link.ask_histories())
+        assert losses == [None]
+        own_redis_server.cli("CONFIG", "SET", "repl-backlog-ttl", 1)
+        wait_until(lambda: own_redis_server.cli("INFO", "replication")["master_replid2"] == 0, "it forgets its past")
+        detector.record_histories(await own_link.ask_histories())
+        assert losses == [None], "it has lost nothing"
+
+
+def wait_for_primary(server: RedisServer) -> None:
+    """Wait until a replica has its primary's data."""
+    wait_until(lambda: server.cli("INFO", "replication")["master_link_status"] == "up", f"{server.port} is a replica")
 
 
 async def test_replica_is_left_after_a_read_only_error(own_redis_server: RedisServer, own_link: Transport) -> None:

@@ -12,7 +12,7 @@ from webhook.core.json_depth import UNREADABLE_JSON
 
 
 class _KnownStore(msgspec.Struct, frozen=True):
-    """What a detector knows, for another process: run_ids by node, and births as `LossDetector` has them."""
+    """What a detector knows, for another process: histories by node, and births as `LossDetector` has them."""
 
     processes: dict[str, str]
     births: dict[str, tuple[int, int]]
@@ -24,21 +24,21 @@ class LossDetector:
     def __init__(self, on_loss: Callable[[], None], find_lane: Callable[[str], str] = lambda _: "") -> None:
         self.on_loss = on_loss
         self._find_lane = find_lane
-        self._run_ids: Mapping[str, str] = {}
+        self._histories: Mapping[str, str] = {}
         self._births: dict[str, tuple[int, int]] = {}
         """By home: when its counters were created, and until when known charges count."""
 
-    def record_run_ids(self, run_ids: Mapping[str, str]) -> None:
-        """Record the run_ids of the processes that answer, by node. In a Cluster, a new primary has a new address."""
-        new = [lane for lane, run_id in run_ids.items() if self._run_ids.get(lane) != run_id]
-        is_first, self._run_ids = not self._run_ids, dict(run_ids)
+    def record_histories(self, histories: Mapping[str, str]) -> None:
+        """Record the histories of the servers that answer, by node. In a Cluster, a new primary has a new address."""
+        new = [lane for lane, history in histories.items() if not self._is_known(lane, history)]
+        is_first, self._histories = not self._histories, dict(histories)
         if new and not is_first:
             self._report()
 
-    def on_connected(self, lane: str, run_id: str) -> None:
-        """Record the process behind a new connection, before the first call on it."""
-        if self._run_ids and self._run_ids.get(lane) != run_id:
-            self._run_ids = {**self._run_ids, lane: run_id}
+    def on_connected(self, lane: str, history: str) -> None:
+        """Record the history behind a new connection, before the first call on it."""
+        if self._histories and not self._is_known(lane, history):
+            self._histories = {**self._histories, lane: history}
             self._report()
 
     def find_birth(self, home: str, now_us: int) -> int:
@@ -65,7 +65,7 @@ class LossDetector:
 
         It has one birth of each node, the one that counts longest: what empties a node re-creates all its counters.
         """
-        if not self._run_ids and not self._births:
+        if not self._histories and not self._births:
             return ""
         lasting: dict[str, str] = {}
         for home in self._births:
@@ -73,7 +73,7 @@ class LossDetector:
             if self._births[home][1] > self._births.get(lasting.get(lane, ""), (0, 0))[1]:
                 lasting[lane] = home
         births = {home: self._births[home] for home in lasting.values()}
-        return msgspec.json.encode(_KnownStore(dict(self._run_ids), births)).decode()
+        return msgspec.json.encode(_KnownStore(dict(self._histories), births)).decode()
 
     def resume(self, described: str) -> None:
         """Notice losses since another process described the store; a text that cannot be read changes nothing."""
@@ -81,7 +81,12 @@ class LossDetector:
             known = msgspec.json.decode(described, type=_KnownStore)
         except UNREADABLE_JSON:
             return
-        self._run_ids, self._births = known.processes, known.births
+        self._histories, self._births = known.processes, known.births
+
+    def _is_known(self, lane: str, history: str) -> bool:
+        """Return whether a server's data has gone on: its history is the same, or forgets what it was promoted from."""
+        known = self._histories.get(lane, "")
+        return history in {known, known.partition(":")[0]}
 
     def _report(self) -> None:
         """Report one loss once, however many counters were re-created."""

@@ -176,7 +176,7 @@ class RedisStore:
             for plan in by_lane.values()
         ]
         calls = map(self._lanes.ask_patiently, asked)
-        await asyncio.gather(*calls, self._transport.run_ids(), return_exceptions=True)
+        await asyncio.gather(*calls, self._transport.ask_histories(), return_exceptions=True)
         self._lanes.drop_moved()
 
     async def ping(self) -> None:

@@ -81,7 +81,7 @@ class RedisTicker:
                 self._on_missed(plan)
                 faults.append(fault)
         try:
-            self._losses.record_run_ids(await error_classes.translated(self._transport.run_ids()))
+            self._losses.record_histories(await error_classes.translated(self._transport.ask_histories()))
         except StoreUnavailableError as error:
             if not faults:  # otherwise the store is away, which its lanes report
                 self._unnamed.enter(_describe_unnamed(error.failure))

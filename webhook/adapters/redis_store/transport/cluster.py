@@ -15,7 +15,7 @@ from webhook.adapters.redis_store.transport.connect import join_errors
 from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.protocol import Connected
 from webhook.adapters.redis_store.transport.script import Script
-from webhook.adapters.redis_store.transport.server import ask_run_id, forget, greet
+from webhook.adapters.redis_store.transport.server import ask_history, forget, greet
 from webhook.adapters.redis_store.transport.stream import Command, RespStream
 from webhook.ports.store_url import RedisAddress
 
@@ -78,8 +78,8 @@ class ClusterTransport:
                 raise
         raise ClusterError(f"slot {slot}: redirected {_HOPS_MAX} times")
 
-    async def run_ids(self) -> Mapping[str, str]:
-        found = await self._ask_each(ask_run_id)
+    async def ask_histories(self) -> Mapping[str, str]:
+        found = await self._ask_each(lambda connection: ask_history(connection.ask))
         names = {str(address): name for address, name in found.items() if isinstance(name, str)}
         if not names:
             _raise_first(found)

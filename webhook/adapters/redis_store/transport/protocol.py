@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from webhook.adapters.redis_store.transport.stream import RespStream
 
 Connected = Callable[[str, str], None]
-"""Called before a new connection takes calls, with the lane and the name of the server process."""
+"""Called before a new connection takes calls, with the lane and the history of its server, as in `ask_histories`."""
 
 
 class Transport(Protocol):
@@ -27,10 +27,11 @@ class Transport(Protocol):
     def run(self, keys: Sequence[str], argument: bytes) -> Awaitable[Any]:
         """Run the script once, whole, and return its raw answer."""
 
-    async def run_ids(self) -> Mapping[str, str]:
-        """Return the run_id of each server process that answers, by lane.
+    async def ask_histories(self) -> Mapping[str, str]:
+        """Return the name of the history of each answering server's data, by lane: its run_id, or RUN_ID:FORMER.
 
-        A new one is a new process, which may lack writes that the former one had acknowledged.
+        Another process, or the same one promoted since, may lack writes that were acknowledged. FORMER is the history
+        that a server was promoted from; one without replicas forgets it after a while.
         """
 
     async def infos(self) -> Mapping[str, bytes]:

@@ -119,14 +119,14 @@ class SentinelTransport(ServerTransport):
             return await super().dial()
         return await self._sentinels.dial_for_calls()
 
-    async def run_ids(self) -> Mapping[str, str]:
+    async def ask_histories(self) -> Mapping[str, str]:
         with suppress(RedisError, OSError, TimeoutError):  # without Sentinels the primary still serves
             async with asyncio.timeout(_SENTINEL_SECONDS):
                 primary = await self._sentinels.find_primary()
                 self._sentinels.drop_apart(primary)
                 if primary != self._sentinels.dialled:
                     await self._connection.drop()
-        return await super().run_ids()
+        return await super().ask_histories()
 
     async def close(self) -> None:
         await super().close()

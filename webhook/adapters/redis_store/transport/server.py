@@ -1,6 +1,6 @@
 """ServerTransport: one Redis server at a time; and the commands that all transports send to a server."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +10,7 @@ from webhook.adapters.redis_store.transport.connect import Dial
 from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.protocol import Connected
 from webhook.adapters.redis_store.transport.script import Script
-from webhook.adapters.redis_store.transport.stream import RespStream
+from webhook.adapters.redis_store.transport.stream import Command, RespStream
 
 _KEYS_PER_SCAN_MAX = 1000
 _INFO = ("INFO",)
@@ -33,8 +33,8 @@ class ServerTransport:
     def run(self, keys: Sequence[str], argument: bytes) -> Awaitable[Any]:
         return self._script.run(self._connection, keys, argument)
 
-    async def run_ids(self) -> Mapping[str, str]:
-        return {"": await ask_run_id(self._connection)}
+    async def ask_histories(self) -> Mapping[str, str]:
+        return {"": await ask_history(self._connection.ask)}
 
     async def infos(self) -> Mapping[str, bytes]:
         return {"": await self._connection.ask(_INFO)}
@@ -59,18 +59,24 @@ class ServerTransport:
 
 
 async def greet(connection: RespStream, lane: str, on_connected: Connected | None) -> None:
-    """Report the process behind a new connection, if there is a callback and the server names its process."""
+    """Report the history behind a new connection, if there is a callback and the server names its process."""
     if on_connected is None:
         return
-    with suppress(ResponseError):
-        info = await connection.ask(("INFO", "server"))
-        with suppress(InvalidResponse):
-            on_connected(lane, find_info_entry(info, "run_id"))
+    with suppress(ResponseError, InvalidResponse):
+        on_connected(lane, await ask_history(connection.ask))
 
 
-async def ask_run_id(connection: SharedConnection) -> str:
-    """Return the run_id of a server's process."""
-    return find_info_entry(await connection.ask(("INFO", "server")), "run_id")
+async def ask_history(ask: Callable[[Command], Awaitable[Any]]) -> str:
+    """Return the name of the history of a server's data: its run_id, and behind a colon what it was promoted from.
+
+    A primary that is replaced discards what was not replicated; promoted again, it has the same run_id as before.
+    """
+    process = find_info_entry(await ask(("INFO", "server")), "run_id")
+    with suppress(InvalidResponse):  # not every server that speaks the protocol has it
+        former = find_info_entry(await ask(("INFO", "replication")), "master_replid2")
+        if former.strip("0"):
+            return f"{process}:{former}"
+    return process
 
 
 def find_info_entry(info: bytes, name: str) -> str:
