@@ -13,6 +13,9 @@ SERVICE = "podgate-store"
 _DOWN_AFTER_MS = 500
 _FAILOVER_TIMEOUT_MS = 2000
 
+CUT_OFF = tuple(f"sentinel rename-command {SERVICE} {command} none" for command in ("PUBLISH", "SUBSCRIBE"))
+"""Options of a Sentinel that neither hears the others nor is heard."""
+
 
 class SentinelServer(RedisServer):
     """A Sentinel that monitors one primary. `options` are lines of its configuration."""

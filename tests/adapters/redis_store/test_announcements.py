@@ -24,10 +24,11 @@ from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, Sentine
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, user
 from webhook.adapters.redis_store import RedisStore, announcements, open_transport
 from webhook.adapters.redis_store.codec import encode_view
+from webhook.adapters.redis_store.transport.sentinel import Sentinels
 from webhook.core.breaker import BreakerView, Forcing, State
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy
 from webhook.ports import StoreReports
-from webhook.ports.store_url import StoreFiles
+from webhook.ports.store_url import RedisAddress, StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -241,10 +242,10 @@ async def test_subscription_leaves_a_primary_that_sentinels_no_longer_name(
             await replica.store.tick([PLAN])
             await wait_until_subscribed(group.primary)
 
-            async def name_another(*_: object) -> tuple[bytes, bytes]:
-                return b"127.0.0.1", str(another.port).encode()
+            async def name_another(_: object) -> RedisAddress:
+                return RedisAddress("127.0.0.1", another.port)
 
-            monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", name_another)
+            monkeypatch.setattr(Sentinels, "find_primary", name_another)
             await replica.store.tick([PLAN])
             await wait_until_subscribed(another)
             assert replica.troubles == []

@@ -1,7 +1,6 @@
 """The primary of a group is found again after a failover; with real Sentinels."""
 
 import asyncio
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,10 +11,12 @@ from redis.exceptions import AuthenticationError, RedisError
 from tests.adapters.redis_store.transport import KEY, open_link
 from tests.redis_servers import SERVICE, RedisProgram, RedisServer, SentinelGroup, program
 from tests.redis_servers.access import acl_file, user
+from tests.redis_servers.sentinel import CUT_OFF, SentinelServer
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.transport.protocol import Transport
-from webhook.ports.store_url import StoreFiles
+from webhook.adapters.redis_store.transport.sentinel import Sentinels
+from webhook.ports.store_url import RedisAddress, StoreFiles
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -72,6 +73,31 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelGroup]
         yield running
 
 
+def denials(server: RedisServer) -> list[str]:
+    """Return the commands that a server has refused to a user that is known."""
+    return [entry["object"] for entry in server.cli("ACL LOG") if entry["reason"] == "command"]
+
+
+async def test_user_of_former_versions_is_enough_for_sentinels(guarded: SentinelGroup, tmp_path: Path) -> None:
+    url = guarded.url.replace("://", "://podgate@")
+    files = store_files(
+        tmp_path,
+        password_file="of-the-servers",
+        sentinel_username_file="podgate",
+        sentinel_password_file="sentinels-own",
+    )
+    for one in guarded.sentinels:
+        one.cli("ACL", "SETUSER", "podgate", "-sentinel|master")
+    try:
+        async with open_link(url, files) as link:
+            assert await link.ask_histories()
+        assert [set(denials(one)) for one in guarded.sentinels] == [{"sentinel|master"}] * 2
+    finally:
+        for one in guarded.sentinels:
+            one.cli("ACL", "SETUSER", "podgate", "+sentinel|master")
+            one.cli("ACL", "LOG", "RESET")
+
+
 def store_files(folder: Path, **contents: str) -> StoreFiles:
     """Return files of these contents."""
     for name, content in contents.items():
@@ -93,6 +119,7 @@ async def test_documented_users_are_enough_with_separate_sentinel_passwords(
             await link.ping()
         (tmp_path / "sentinel_password_file").write_text("sentinels-own")
         assert await link.ask_histories()
+        assert [denials(one) for one in guarded.sentinels] == [[], []]
         (tmp_path / "password_file").write_text("wrong")
         with pytest.raises(AuthenticationError, match=f"127.0.0.1:{guarded.primary.port}: invalid username") as caught:
             await other.ask_histories()
@@ -101,8 +128,10 @@ async def test_documented_users_are_enough_with_separate_sentinel_passwords(
 
 async def test_unreachable_sentinels_and_unknown_services_are_named(guarded: SentinelGroup) -> None:
     hosts, _, _ = guarded.url.partition("//")[2].partition("/")
-    async with open_link(f"redis+sentinel://127.0.0.1:1,{hosts}/{SERVICE}") as some_gone:
-        assert await some_gone.run([KEY], b"a") == b"a"
+    one = hosts.partition(",")[0]
+    for some in (f"127.0.0.1:1,{hosts}", f"127.0.0.1:1,127.0.0.1:2,{one}"):
+        async with open_link(f"redis+sentinel://{some}/{SERVICE}") as some_gone:
+            assert await some_gone.run([KEY], b"a") == b"a"
     async with open_link(f"redis+sentinel://127.0.0.1:1/{SERVICE}") as all_gone:
         with pytest.raises(RedisError, match=f"no Sentinel names the primary of '{SERVICE}': .*127.0.0.1:1"):
             await all_gone.ping()
@@ -111,26 +140,13 @@ async def test_unreachable_sentinels_and_unknown_services_are_named(guarded: Sen
             await other.ping()
 
 
-async def test_silent_sentinel_is_skipped_and_then_asked_last(
-    guarded: SentinelGroup,
-) -> None:
-    hosts, _, _ = guarded.url.partition("//")[2].partition("/")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        port = silent.getsockname()[1]
-        async with open_link(f"redis+sentinel://127.0.0.1:{port},{hosts}/{SERVICE}") as link:
-            assert await link.run([KEY], b"a") == b"a"
-            silent.close()  # now it refuses connections
-            assert await link.ask_histories()
-            assert link._sentinels._order[-1].port == port  # type: ignore[attr-defined]  # it shows nowhere else
-
-
 async def test_named_replica_is_refused_as_primary(guarded: SentinelGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     replica = guarded.replica
 
-    async def name_replica(*_: object) -> tuple[bytes, bytes]:
-        return b"127.0.0.1", str(replica.port).encode()
+    async def name_replica(_: object) -> RedisAddress:
+        return RedisAddress("127.0.0.1", replica.port)
 
-    monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", name_replica)
+    monkeypatch.setattr(Sentinels, "find_primary", name_replica)
     async with open_link(guarded.url) as link:
         with pytest.raises(RedisError, match=f"127.0.0.1:{replica.port}: .* its role is slave"):
             await link.run([KEY], b"a")
@@ -141,15 +157,15 @@ async def test_primary_that_sentinels_no_longer_name_is_left_at_the_next_tick(
 ) -> None:
     with RedisServer(guarded.primary.program, tmp_path / "another") as another:
 
-        async def name_another(*_: object) -> tuple[bytes, bytes]:
-            return b"127.0.0.1", str(another.port).encode()
+        async def name_another(_: object) -> RedisAddress:
+            return RedisAddress("127.0.0.1", another.port)
 
         async with open_link(guarded.url) as link:
             assert await link.run([KEY], b"a") == b"a"
             apart = await link.dial(KEY)
             await link.ask_histories()
             assert not apart.is_closed
-            monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", name_another)
+            monkeypatch.setattr(Sentinels, "find_primary", name_another)
             assert await link.ask_histories() == {"": another.cli("INFO", "server")["run_id"]}
             assert apart.is_closed, "so are the connections of counts and records"
             assert await link.run([KEY], b"b") == b"b"
@@ -166,6 +182,18 @@ async def test_primary_is_left_on_failover_while_it_accepts_writes(
         await wait_until_histories_change(link, before)
         await wait_until_primary_answers(link)
         assert guarded.wait_for_failover(first).cli("GET", KEY) is not None
+
+
+async def test_primary_is_not_that_of_a_sentinel_that_is_cut_off(group: SentinelGroup, tmp_path: Path) -> None:
+    first = group.primary
+    with SentinelServer(first.program, tmp_path / "stale", first.port, 2, *CUT_OFF) as stale:
+        group.sentinels[0].cli("SENTINEL", "FAILOVER", SERVICE)
+        group.wait_for_failover(first)
+        assert stale.primary_port() == first.port
+        fresh = group.url.removeprefix("redis+sentinel://")
+        async with open_link(f"redis+sentinel://127.0.0.1:{stale.port},{fresh}") as link:
+            await wait_until_primary_answers(link)
+            assert await link.ask_histories() == {"": history_of(group.primary)}
 
 
 async def test_two_failovers_there_and_back_are_a_loss(group: SentinelGroup) -> None:

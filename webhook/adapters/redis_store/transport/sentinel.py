@@ -1,18 +1,18 @@
 """SentinelTransport: the primary that the Sentinels of a group name, looked up for each connection and at each tick.
 
-redis-py's Sentinel class reads passwords and certificates only once; Podgate's rotate.
+redis-py's Sentinel class believes the first one that answers, and reads passwords and certificates only once.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from webhook.adapters.redis_store.transport.connect import dial_server, drop_unless_done, join_errors
+from webhook.adapters.redis_store.transport.connect import Dial, dial_server, drop_unless_done, join_errors
 from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.credentials import CredentialSource
 from webhook.adapters.redis_store.transport.script import Script
@@ -21,19 +21,87 @@ from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.ports.store_url import RedisAddress, StoreUrl
 
 _SENTINEL_SECONDS = 1.0
+_EPOCH_PAUSE_SECONDS = 60.0
+"""After a Sentinel has refused to tell its epoch: the refusal closes the connection."""
+
+
+class _Configuration(NamedTuple):
+    """What a Sentinel knows. A failover makes a new epoch, which is higher; 0 if the Sentinel does not tell it."""
+
+    epoch: int
+    primary: RedisAddress
+
+
+class _Sentinel:
+    """One Sentinel, which one task at a time asks."""
+
+    def __init__(self, address: RedisAddress, service: str, dial: Dial) -> None:
+        self._address = address
+        self._service = service
+        self._connection = SharedConnection(dial)
+        self._asking: asyncio.Task[_Configuration | Exception] | None = None
+        self._epoch_from = 0.0
+        """When to ask for the epoch again, by the loop's clock."""
+        self.is_silent = False
+        """Whether it did not answer the last time."""
+
+    def ask(self) -> "asyncio.Task[_Configuration | Exception]":
+        """Return the task that asks; it goes on when nobody waits for it, and returns its error."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask(), name="sentinel")
+        return self._asking
+
+    async def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
+        await self._connection.close()
+
+    async def _ask(self) -> _Configuration | Exception:
+        try:
+            async with asyncio.timeout(_SENTINEL_SECONDS):
+                found = await self._ask_configuration()
+        except TimeoutError:
+            error: Exception = TimeoutError(f"{self._address}: no answer within {_SENTINEL_SECONDS:g} s")
+        except (RedisError, OSError) as failed:
+            error = failed
+        else:
+            self.is_silent = False
+            return found
+        self.is_silent = True
+        return error
+
+    async def _ask_configuration(self) -> _Configuration:
+        epoch = await self._ask_epoch()  # first: the address is then not older
+        # SENTINEL MASTER names the former primary until all replicas follow the new one.
+        answer = await self._connection.ask(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service))
+        if answer is None:
+            raise RedisConnectionError(f"{self._address} knows no {self._service!r}")
+        host, port = answer
+        return _Configuration(epoch, RedisAddress(host.decode(), int(port)))
+
+    async def _ask_epoch(self) -> int:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._epoch_from:
+            return 0
+        try:
+            entries = await self._connection.ask(("SENTINEL", "MASTER", self._service))
+        except ResponseError:
+            self._epoch_from = loop.time() + _EPOCH_PAUSE_SECONDS
+            return 0
+        return int(dict(zip(entries[::2], entries[1::2], strict=False)).get(b"config-epoch", 0))
 
 
 class Sentinels:
-    """The Sentinels of one group. The one that answered last is asked first."""
+    """The Sentinels of one group."""
 
     def __init__(self, url: StoreUrl, access: CredentialSource) -> None:
         self._service = url.service
         self._database = url.database
         self._access = access
-        self._connections = {
-            address: SharedConnection(partial(self._dial_sentinel, address)) for address in url.addresses
-        }
-        self._order = list(url.addresses)
+        self._sentinels = [self._make_sentinel(address) for address in dict.fromkeys(url.addresses)]
+        self._epoch = 0
+        """Of the configuration that was used last."""
         self.dialled: RedisAddress | None = None
         """The primary of the connection that takes calls."""
         self._apart: WeakKeyDictionary[RespStream, RedisAddress] = WeakKeyDictionary()
@@ -70,41 +138,52 @@ class Sentinels:
         return connection
 
     async def find_primary(self) -> RedisAddress:
-        """Return the primary that the first answering Sentinel names; RedisError if none does."""
-        errors: list[Exception] = []
-        for sentinel in tuple(self._order):
-            self._put(sentinel, len(self._order))  # last, unless it answers: its caller may time out first
-            try:
-                answer = await self._ask(sentinel)
-            except (RedisError, OSError, TimeoutError) as error:
-                errors.append(error)
-                continue
-            if answer is None:
-                errors.append(RedisConnectionError(f"{sentinel} knows no {self._service!r}"))
-                continue
-            self._put(sentinel, 0)
-            host, port = answer
-            return RedisAddress(host.decode(), int(port))
-        raise join_errors(f"no Sentinel names the primary of {self._service!r}", errors)
+        """Return the primary that most Sentinels name, else that of the newest configuration; RedisError if none does.
+
+        All are asked at once. One that did not answer the last time is waited for only while no other one has answered.
+        """
+        asked = {sentinel.ask(): sentinel for sentinel in self._sentinels}
+        while True:
+            answers = [task.result() for task in asked if task.done()]
+            found = [answer for answer in answers if isinstance(answer, _Configuration)]
+            running = [task for task in asked if not task.done()]
+            agreed = self._find_agreed(found)
+            if agreed or not running or (found and all(asked[task].is_silent for task in running)):
+                break
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        if not found:
+            errors = [answer for answer in answers if isinstance(answer, Exception)]
+            raise join_errors(f"no Sentinel names the primary of {self._service!r}", errors)
+        used = agreed or self._choose_newest(found)
+        self._epoch = used.epoch
+        return used.primary
+
+    def _find_agreed(self, found: Sequence[_Configuration]) -> _Configuration | None:
+        """Return the newest configuration with the primary that most Sentinels name, if they name one."""
+        named = [one.primary for one in found]
+        return max((one for one in found if self._are_most(named.count(one.primary))), default=None)
+
+    def _choose_newest(self, found: Sequence[_Configuration]) -> _Configuration:
+        """Return the newest of these; RedisError if a newer one has been used, and most Sentinels do not answer."""
+        newest = max(found)
+        if newest.epoch < self._epoch and not self._are_most(len(found)):
+            raise RedisConnectionError(
+                f"{len(found)} of {len(self._sentinels)} Sentinels answer, and know nothing of the last failover: "
+                f"they name {newest.primary} as the primary of {self._service!r}"
+            )
+        return newest
+
+    def _are_most(self, count: int) -> bool:
+        return 2 * count > len(self._sentinels)
 
     async def close(self) -> None:
-        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+        await asyncio.gather(*(sentinel.close() for sentinel in self._sentinels))
 
-    async def _ask(self, sentinel: RedisAddress) -> tuple[bytes, bytes] | None:
-        asked = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
-        try:
-            async with asyncio.timeout(_SENTINEL_SECONDS):
-                answer: tuple[bytes, bytes] | None = await self._connections[sentinel].ask(asked)
-        except TimeoutError:
-            raise TimeoutError(f"{sentinel}: no answer within {_SENTINEL_SECONDS:g} s") from None
-        return answer
+    def _make_sentinel(self, address: RedisAddress) -> _Sentinel:
+        async def dial() -> RespStream:
+            return await dial_server(address, await self._access.sentinel_credentials(), await self._access.tls())
 
-    def _put(self, sentinel: RedisAddress, place: int) -> None:
-        self._order.remove(sentinel)
-        self._order.insert(place, sentinel)
-
-    async def _dial_sentinel(self, address: RedisAddress) -> RespStream:
-        return await dial_server(address, await self._access.sentinel_credentials(), await self._access.tls())
+        return _Sentinel(address, self._service, dial)
 
 
 class SentinelTransport(ServerTransport):
@@ -120,12 +199,11 @@ class SentinelTransport(ServerTransport):
         return await self._sentinels.dial_for_calls()
 
     async def ask_histories(self) -> Mapping[str, str]:
-        with suppress(RedisError, OSError, TimeoutError):  # without Sentinels the primary still serves
-            async with asyncio.timeout(_SENTINEL_SECONDS):
-                primary = await self._sentinels.find_primary()
-                self._sentinels.drop_apart(primary)
-                if primary != self._sentinels.dialled:
-                    await self._connection.drop()
+        with suppress(RedisError):  # without Sentinels the primary still serves
+            primary = await self._sentinels.find_primary()
+            self._sentinels.drop_apart(primary)
+            if primary != self._sentinels.dialled:
+                await self._connection.drop()
         return await super().ask_histories()
 
     async def close(self) -> None:
