@@ -61,8 +61,9 @@ class PoolRepair:
         """Return the pools with limits on live Pods, with those members that count there."""
         found: dict[str, LimitedPool] = {}
         for plan in self._tracker.compiled.plans.values() if self._tracker.compiled is not None else ():
-            if plan.pool is not None and plan.pool_standing is not None:
-                found.setdefault(plan.pool.name, LimitedPool(plan.pool.name)).plans[plan.service] = plan
+            if plan.limited_pool is not None:
+                name = plan.limited_pool.name
+                found.setdefault(name, LimitedPool(name)).plans[plan.service] = plan
         return list(found.values())
 
     async def repair(self, pools: Iterable[LimitedPool]) -> None:

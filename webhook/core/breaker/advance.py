@@ -33,7 +33,7 @@ def advance(record: Record, plan: BreakerPlan, now_us: int, environment: Breaker
         windows, trip = pass_time(record.windows, plan, now_us - environment.late_us)
         if trip is not None:
             step = trip_breaker(record, plan, trip, environment)
-        elif windows is not record.windows:
+        else:
             step = BreakerStep(replace(record, windows=windows))
     if step.record.state is State.OPEN and step.record.open_until_us <= now_us:
         step = prepend_transitions(step.transitions, _expire_leases(step.record, step.record.open_until_us))

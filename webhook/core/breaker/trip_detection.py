@@ -75,7 +75,7 @@ class Trip(NamedTuple):
 
 
 def find_end_us(windows: Windows, plan: BreakerPlan) -> int:
-    """Return the earliest end of a current interval: before it, `pass_time` changes nothing."""
+    """Return the earliest end of a current interval: before it, time changes nothing."""
     return min(_find_run_end_us(windows.errors, plan.error_rate), _find_run_end_us(windows.latency, plan.latency))
 
 
@@ -88,16 +88,15 @@ def _find_run_end_us(run: Run, rule: ErrorRatePlan | LatencyPlan | None) -> int:
 
 
 def pass_time(windows: Windows, plan: BreakerPlan, judged_us: int) -> tuple[Windows, Trip | None]:
-    """Pass every interval boundary up to a moment; return the earliest trip, errorRate before latency on a tie."""
-    if windows.errors is IDLE and windows.latency is IDLE:
-        return windows, None
+    """Pass every interval boundary up to a moment; return the earliest trip, errorRate before latency on a tie.
+
+    An interval must have ended by that moment, as `find_end_us` tells.
+    """
     errors, by_errors = _pass_boundaries(windows.errors, plan.error_rate, judged_us)
     latency, by_latency = _pass_boundaries(windows.latency, plan.latency, judged_us)
     trips = [trip for trip in (by_errors, by_latency) if trip is not None]
     if trips:
         return EMPTY, min(trips, key=lambda trip: trip.at_us)
-    if errors is windows.errors and latency is windows.latency:
-        return windows, None
     return Windows(errors, latency, windows.quota_events), None
 
 

@@ -70,8 +70,8 @@ class LivePods:
         if plan.standing is not None:
             used, exceeded = self._find_set(plan, scope).judge(plan.standing, asked.own, now_us)
             over = exceeded if self.is_known(plan, now_us) else []
-        if plan.pool is not None and plan.pool_standing is not None:
-            used_of_pool, exceeded = self._find_pool_set(plan).judge_pool(plan.pool, asked.pooled)
+        if plan.limited_pool is not None:
+            used_of_pool, exceeded = self._find_pool_set(plan).judge_pool(plan.limited_pool, asked.pooled)
             used, over = [*used, *used_of_pool], [*over, *(exceeded if self.is_pool_known(plan, now_us) else ())]
         return used, over
 
@@ -99,9 +99,9 @@ class LivePods:
         """Add or update a live Pod."""
         if plan.standing is not None:
             self._live.setdefault(build_live_set_key(plan, scope), LiveSet()).put(plan.standing, uid, cost, now_us)
-        if plan.pool is not None and plan.pool_standing is not None:
+        if plan.limited_pool is not None:
             pooled = self._pooled.setdefault(_build_pool_key(plan), PoolLiveSet())
-            pooled.put_for(plan.service, plan.pool, uid, cost, now_us)
+            pooled.put_for(plan.service, plan.limited_pool, uid, cost, now_us)
 
     def remove(self, where: LiveSetKey, uid: str, now_us: int) -> bool:
         """Remove a live Pod; return whether it was there."""
@@ -111,8 +111,8 @@ class LivePods:
     def remove_from_pool(self, plan: CounterPlan, where: LiveSetKey, uid: str, now_us: int) -> None:
         """Remove a live Pod of a service from those of the plan's pool."""
         service, fleet, _ = where
-        if plan.pool is not None and plan.pool_standing is not None:
-            pooled = self._pooled.get((plan.pool.name, fleet))
+        if plan.limited_pool is not None:
+            pooled = self._pooled.get((plan.limited_pool.name, fleet))
             if pooled is not None:
                 pooled.remove_for(service, uid, now_us)
 

@@ -237,6 +237,11 @@ class CounterPlan(Struct, frozen=True, dict=True):
         return self.pool.standing if self.pool is not None else None
 
     @cached_property
+    def limited_pool(self) -> PoolPlan | None:
+        """Return its pool if that has limits on live Pods."""
+        return self.pool if self.pool_standing is not None else None
+
+    @cached_property
     def limits_live_pods(self) -> bool:
         """Whether its live Pods are counted: there are limits on them, its own or its pool's."""
         return self.standing is not None or self.pool_standing is not None
