@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.chaos.checkers.replica_counts import LEASES
 from tests.chaos.history import (
     BEGAN,
     DONE,
@@ -85,11 +86,12 @@ class BuiltHistory:
         self.logs: dict[str, str] = {}
         self.end: dict[str, Any] = {}
 
-    def hurt(self, kind: str, part: str, began: float, ended: float) -> None:
-        number = len(self.planned) + 1
-        self.planned.append(PlannedFault(number, kind, (part,), began, ended))
-        self.faults.append(Fault(START + began, number, kind, (part,), BEGAN))
-        self.faults.append(Fault(START + ended, number, kind, (part,), ENDED))
+    def hurt(self, kind: str, parts: str | Sequence[str], began: float, ended: float) -> None:
+        """Hurt a part, or the link between two."""
+        number, hit = len(self.planned) + 1, (parts,) if isinstance(parts, str) else tuple(parts)
+        self.planned.append(PlannedFault(number, kind, hit, began, ended))
+        self.faults.append(Fault(START + began, number, kind, hit, BEGAN))
+        self.faults.append(Fault(START + ended, number, kind, hit, ENDED))
 
     def admit(self, uid: str, at: float, namespace: str = "shop", **given: Any) -> None:
         """Let a server admit and charge a Pod, and the API server store it."""
@@ -99,7 +101,7 @@ class BuiltHistory:
 
     def store(self, uid: str, at: float, namespace: str = "shop", *, decision: str = "", **given: Any) -> None:
         """Let the API server store a Pod."""
-        annotations = {"validate-closed.podgate.io/decision": decision} if decision else {}
+        annotations = {"validate-closed.podgate.io/decision": decision} if decision else given.pop("audit", {})
         self.request("create", uid, at, namespace, code=201, audit=annotations, **given)
 
     def request(self, verb: str, uid: str, at: float, namespace: str = "shop", **given: Any) -> None:
@@ -208,6 +210,11 @@ class BuiltHistory:
     def show(self, at: float, *services: Mapping[str, Any], part: str = "server-1") -> None:
         """Let a server show its status."""
         self.statuses.append(Status(START + at, part, build_status(*services)))
+
+    def count(self, at: float, servers: int, part: str = "server-1") -> None:
+        """Let a server show by how many it divides limits."""
+        replicas = {"count": servers, "ordinal": 0, "source": LEASES}
+        self.statuses.append(Status(START + at, part, {"replicas": replicas}))
 
     def finish(self, at: float, **given: Any) -> None:
         self.end = {"at": START + at, **given}

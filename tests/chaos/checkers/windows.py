@@ -4,10 +4,12 @@ from tests.chaos.checkers.bounds import compute_excess
 from tests.chaos.checkers.counted import Counted, CountedPod, LimitKey
 from tests.chaos.checkers.facts import Facts
 from tests.chaos.checkers.judging import Judge
+from tests.chaos.checkers.replica_counts import check_replica_counts
 
 
 def check_windows(facts: Facts, judge: Judge) -> None:
-    """Slide each window exactly over the Pods that were admitted and exist."""
+    """Slide each window exactly over the Pods that were admitted and exist; judge by how many a limit is divided."""
+    check_replica_counts(facts, judge)
     counted = Counted(facts)
     for key, pods in counted.by_limit.items():
         reported_until = 0.0

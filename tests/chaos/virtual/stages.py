@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tests.chaos.history import History
+from tests.chaos.virtual.leases_stage import LeasesStage
 from tests.chaos.virtual.queue_stage import QueueStage
 from tests.chaos.virtual.refund_stage import RefundStage
 from tests.chaos.virtual.shares_stage import SharesStage
@@ -18,6 +19,7 @@ STAGES: Mapping[str, Callable[[int], VirtualStage]] = {
     "queue": QueueStage,
     "refunds": RefundStage,
     "shares": SharesStage,
+    "leases": LeasesStage,
 }
 
 

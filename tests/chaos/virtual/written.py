@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.chaos.checkers.facts import US
-from tests.chaos.history import BEGAN, ENDED, AuditEvent, ChargeWrite, End, Fault, History, Plan, Review
+from tests.chaos.history import BEGAN, ENDED, AuditEvent, ChargeWrite, End, Fault, History, Plan, Review, Status
 from webhook.adapters.clocks import VirtualClock
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.document.loading import compute_hash
@@ -16,6 +16,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.quota import Cost, CounterPlan
 
+_PARTS = {"controller-1": "controller", "redis": "redis", "server-1": "server"}
 _HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
 
 
@@ -30,6 +31,8 @@ class Written:
     charges: list[ChargeWrite] = field(default_factory=list)
     reviews: list[Review] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    statuses: list[Status] = field(default_factory=list)
+    parts: Mapping[str, str] = field(default_factory=lambda: _PARTS)
 
     @property
     def policy(self) -> str:
@@ -112,7 +115,7 @@ class Written:
             missing=(),
             workloads=(),
             pods=[encode(pod) for pod in pods],
-            statuses={},
+            statuses={status.part: status.document for status in self.statuses},
             metrics={},
             queue=queue,
             explanations={},
@@ -120,11 +123,15 @@ class Written:
             events=(),
             leases=(),
         )
-        parts = {"controller-1": "controller", "redis": "redis", "server-1": "server"}
         policies = {compute_hash(self.policy.encode()): self.policy}
-        plan = Plan(self.seed, end.at, parts, policies, (), details=details)
         return History(
-            plan=plan, faults=self.faults, audit=self.audit, reviews=self.reviews, charges=self.charges, end=end
+            plan=Plan(self.seed, end.at, self.parts, policies, (), details=details),
+            faults=self.faults,
+            audit=self.audit,
+            reviews=self.reviews,
+            charges=self.charges,
+            statuses=self.statuses,
+            end=end,
         )
 
 
