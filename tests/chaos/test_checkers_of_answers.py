@@ -7,6 +7,7 @@ import pytest
 
 from tests.chaos.built_history import START, BuiltHistory, build_limit_row, build_status
 from tests.chaos.checkers import check
+from tests.chaos.checkers.calls import Calling, parse_duration
 from tests.chaos.checkers.log_lines import format_moment
 
 
@@ -23,10 +24,51 @@ def test_a_pod_without_a_review_is_told() -> None:
     )
     built.hurt("kill", "server-1", 4, 6)
     assert list_told(built), "a Closed service fails"
-    open_one = BuiltHistory()
-    open_one.hurt("kill", "server-1", 4, 6)
-    open_one.store("a", 5, "open", labels={"podgate.io/service": "free"})
-    assert list_told(open_one) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "is_excused"),
+    [
+        ("kill", ["server-1"], True),
+        ("cut", ["kube-apiserver-1", "server-1"], True),
+        ("token-revoked", ["server-1"], False),
+        ("cut", ["server-1", "kube-apiserver-1"], False),
+        ("etcd-no-space", ["etcd"], False),
+        ("etcd-leader-kill", ["etcd"], False),
+        ("kill", ["etcd-1"], False),
+    ],
+)
+def test_an_open_service_may_lack_a_half_only_for_a_fault_by_which_calls_fail(
+    kind: str, parts: list[str], *, is_excused: bool
+) -> None:
+    left_out = {Calling.VALIDATING.failure_key: "validate-open.podgate.io"}
+    built = BuiltHistory(**{"kube-apiserver-1": "kube-apiserver", "etcd-1": "etcd"})
+    built.hurt(kind, parts, 4, 6)
+    built.store("a", 5, "open", audit=left_out)
+    assert (list_told(built) == []) == is_excused
+
+
+def test_an_open_service_lacks_a_half_only_where_the_api_server_says_so() -> None:
+    built = BuiltHistory()
+    built.hurt("kill", "server-1", 4, 6)
+    built.store("a", 5, "open")
+    [told] = list_told(built)
+    assert told.startswith("judged: Pod open/a (a): review by the validating half: none, expected one: ")
+
+
+def test_a_call_that_took_its_whole_timeout_may_fail_without_a_fault() -> None:
+    left_out = {Calling.VALIDATING.failure_key: "validate-open.podgate.io"}
+    built = BuiltHistory()
+    built.store("a", 5, "open", audit={**left_out, Calling.VALIDATING.latency_key: "1.9s"})
+    assert len(list_told(built)) == 1
+    built.audit.clear()
+    built.store("a", 5, "open", audit={**left_out, Calling.VALIDATING.latency_key: "3.01s"})
+    assert list_told(built) == []
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 0), ("81.5ms", 0.0815), ("2.998s", 2.998), ("1m3.5s", 63.5)])
+def test_a_duration_is_read_as_go_writes_it(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +113,17 @@ def test_a_missing_mutation_has_its_cause_in_the_whole_request() -> None:
     """On a busy machine the validating half may come long after the mutating one has failed."""
     built = BuiltHistory()
     built.review("a", 20, "Deny", codes=["MutationMissing"], code=403)
-    built.request("create", "a", 20, code=403, began=12)
+    left_out = {Calling.MUTATING.failure_key: "mutate.podgate.io"}
+    built.request("create", "a", 20, code=403, began=12, audit=left_out)
     [told] = list_told(built)
     assert "denied: MutationMissing, expected only where the mutating half could not be called" in told
+    built.hurt("etcd-leader-kill", "etcd", 10, 13)
+    assert len(list_told(built)) == 1, "calls do not need etcd"
     built.hurt("kill", "server-2", 10, 13)
     assert list_told(built) == []
+    built.audit.clear()
+    built.request("create", "a", 20, code=403, began=12)
+    assert len(list_told(built)) == 1, "the API server says of no call that it failed"
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,11 @@ class Facts:
         owned, compiled = self.owned.get(uid), self.find_policy(self.created[uid])
         return None if owned is None or compiled is None else compiled.plans.get(owned.service)
 
+    def list_tags(self, service: str) -> set[str]:
+        """Return the tags under which a service counts by each policy: in a Cluster they are on one node each."""
+        plans = (policy.plans.get(service) for policy in self.policies.values())
+        return {plan.tag for plan in plans if plan is not None}
+
     def is_enforced(self, uid: str) -> bool:
         plan = self.find_plan(uid)
         return plan is not None and plan.quota_mode is Mode.ENFORCE

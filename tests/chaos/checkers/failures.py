@@ -1,6 +1,7 @@
 """No admission fails that the documents do not let fail."""
 
-from tests.chaos.checkers.facts import Facts
+from tests.chaos.checkers.calls import GRACE_SECONDS, Calling, was_left_out
+from tests.chaos.checkers.facts import SEEN_SECONDS, Facts
 from tests.chaos.checkers.faults import SETTLE_SECONDS, STORE_FAILED
 from tests.chaos.checkers.judging import Judge
 from tests.chaos.checkers.log_lines import list_log_lines, parse_moment
@@ -9,7 +10,6 @@ from webhook.core.findings import Code
 from webhook.core.policy_fields import WhenStoreUnavailable
 from webhook.errors import StoreFault
 
-GRACE_SECONDS = 3.0
 STORE_GRACE_SECONDS = 2.0
 """A replica probes a Redis that has come back every quarter of a second, and in a second ticks."""
 
@@ -68,11 +68,12 @@ def _check_denial(facts: Facts, judge: Judge, review: Review) -> None:
     codes = set(review.record.get("codes") or ())
     of = f"Pod {review.namespace}/{review.name} ({review.uid})"
     if Code.STORE_UNAVAILABLE in codes:
+        tags = facts.list_tags(review.service)
         active = [
             span
             for span in facts.faults.list_active(review.at, review.at, after=STORE_GRACE_SECONDS)
-            if facts.faults.is_of_store(span) or span.ends_process
-        ] or facts.faults.list_store_spans(review.at, review.at)
+            if facts.faults.reaches(span, tags) and (facts.faults.is_of_store(span) or span.ends_process)
+        ] or facts.faults.list_store_spans(review.at, review.at, tags)
         judge.expect(
             holds=bool(active) and not _admits_without_store(facts, review),
             of=of,
@@ -90,10 +91,8 @@ def _check_denial(facts: Facts, judge: Judge, review: Review) -> None:
         at=review.at,
     )
     if Code.MUTATION_MISSING in codes:
-        asked_at = _find_asked_at(facts, review)
-        skipped = facts.faults.list_active(asked_at, review.at, after=GRACE_SECONDS, of=facts.faults.is_of_calls)
         judge.expect(
-            holds=bool(skipped),
+            holds=_was_mutation_left_out(facts, review),
             of=of,
             field="denied",
             value=Code.MUTATION_MISSING,
@@ -102,16 +101,21 @@ def _check_denial(facts: Facts, judge: Judge, review: Review) -> None:
         )
 
 
-def _find_asked_at(facts: Facts, review: Review) -> float:
-    """Return when the request began whose mutating half came before this review; it may be a dry run."""
-    times = [
-        event.at
+def _was_mutation_left_out(facts: Facts, review: Review) -> bool:
+    """Return whether the API server says so of the request of this review, which may be a dry run."""
+    off = SEEN_SECONDS if facts.faults.has_clock_steps else 0.0
+    events = [
+        event
         for event in facts.history.audit
         if (event.verb, event.resource, event.namespace) == ("create", "pods", review.namespace)
         and event.name in {"", review.name}
-        and event.at <= review.at <= event.answered_at
+        and event.at - off <= review.at <= event.answered_at + off
     ]
-    return min(times, default=review.at)
+    if not events:  # an API server that ends may not have written it
+        return bool(facts.faults.list_active(review.at, review.at, after=GRACE_SECONDS, of=facts.faults.is_of_calls))
+    return any(
+        was_left_out(facts.faults, event.annotations, Calling.MUTATING, event.at, event.answered_at) for event in events
+    )
 
 
 def _check_reasons(facts: Facts, judge: Judge) -> None:

@@ -15,7 +15,8 @@ SETTLE_SECONDS = 12.0
 """A replica that owes nothing waits so long for the others after an outage: 10 s, and what a round takes."""
 NOTICE_SECONDS = 1.5
 """A tick each second notices what no call has noticed."""
-API_KINDS = frozenset({"kube-apiserver", "etcd"})
+_CALLED = frozenset({("server",), ("kube-apiserver",), ("kube-apiserver", "server")})
+"""Kinds of the parts of faults by which calls of webhooks fail."""
 EXITED, NOT_RECORDED = "exited", "not-recorded"
 """Kinds that nobody planned, as `history.Fault` says."""
 LATE_ANSWERS = "late answers"
@@ -98,15 +99,18 @@ class Faults:
         return self._is_replicated and self.is_of(span, STORE_KINDS)
 
     def is_of_calls(self, span: FaultSpan) -> bool:
-        """Return whether a fault can keep the API server and the servers from each other, or the callers from both."""
-        return self.is_of(span, {"server", "kube-apiserver", "etcd", "webhook", "redis-and-server"}) or any(
-            word in span.kind for word in ("certificate", "token", "cut", "delay", "loss", "right")
-        )
+        """Return whether a fault can let a call of the API server fail: of a server, an API server, or their link.
+
+        A server answers without etcd, and with whatever token and rights it has at the API server.
+        """
+        kinds = tuple(self._parts.get(part, part) for part in span.parts)
+        return kinds in _CALLED and "token" not in span.kind
 
     @cached_property
     def _is_replicated(self) -> bool:
-        """Whether another Redis may replace one that fails."""
-        return sum(kind == "redis" for kind in self._parts.values()) > 1
+        """Whether another Redis may replace one that fails: there are more of them than shards."""
+        masters = len(set(self._shards.values())) or 1
+        return sum(kind == "redis" for kind in self._parts.values()) > masters
 
     @cached_property
     def store_spans(self) -> Sequence[FaultSpan]:
@@ -137,17 +141,17 @@ class Faults:
 
     def list_store_spans(self, begin: float, end: float, tags: Iterable[str] = ()) -> list[FaultSpan]:
         """Return the faults of the store that had an effect in a time, of a Cluster on the nodes of these tags."""
-        shards = {find_shard(tag) for tag in tags} if self._shards else set()
         return [
             span
             for span in self.store_spans
-            if span.began - NOTICE_SECONDS <= end and begin <= span.ended and self._reaches(span, shards)
+            if span.began - NOTICE_SECONDS <= end and begin <= span.ended and self.reaches(span, tags)
         ]
 
-    def _reaches(self, span: FaultSpan, shards: set[int]) -> bool:
-        """Whether a fault is not one of other shards alone: in a Cluster each node is treated separately."""
+    def reaches(self, span: FaultSpan, tags: Iterable[str]) -> bool:
+        """Return whether a fault is not one of other nodes alone: in a Cluster each is treated separately."""
         hit = {self._shards[part] for part in span.parts if part in self._shards}
-        return not shards or not hit or not hit.isdisjoint(shards)
+        shards = {find_shard(tag) for tag in tags} if hit else set()
+        return not shards or not hit.isdisjoint(shards)
 
 
 def _list_spans(history: History) -> Iterable[FaultSpan]:

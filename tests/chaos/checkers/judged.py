@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tests.chaos.checkers.calls import Calling, was_left_out
 from tests.chaos.checkers.facts import CreatedPod, Facts
 from tests.chaos.checkers.judging import Judge
 from tests.chaos.history import Review
@@ -9,8 +10,6 @@ from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import FailureMode, Service
 from webhook.core.policy_fields import Mode
 
-GRACE_SECONDS = 3.0
-"""A server or API server that was away answers by then."""
 AGAIN_SECONDS = 59.0
 """For so long a server remembers what it has admitted."""
 
@@ -24,7 +23,7 @@ def check_judged(facts: Facts, judge: Judge) -> None:
         service = compiled.services[owned.service]
         is_judged = facts.has_answer(uid)
         judge.expect(
-            holds=is_judged or _may_be_unjudged(facts, created, service),
+            holds=is_judged or _may_lack(facts, created, service, Calling.VALIDATING),
             of=str(created),
             field="review by the validating half",
             value="none" if not is_judged else "one",
@@ -39,12 +38,11 @@ def check_judged(facts: Facts, judge: Judge) -> None:
         _check_repeats(facts, judge, reviews)
 
 
-def _may_be_unjudged(facts: Facts, created: CreatedPod, service: Service) -> bool:
-    """Return whether no server could be asked, and the service lets Pods pass then."""
-    active = facts.faults.list_active(
-        created.asked_at, created.answered_at, after=GRACE_SECONDS, of=facts.faults.is_of_calls
+def _may_lack(facts: Facts, created: CreatedPod, service: Service, calling: Calling) -> bool:
+    """Return whether no server could be asked for a half, and the service lets Pods pass then."""
+    return service.failure_mode is FailureMode.OPEN and was_left_out(
+        facts.faults, created.annotations, calling, created.asked_at, created.answered_at
     )
-    return service.failure_mode is FailureMode.OPEN and bool(active)
 
 
 def _check_verdict(facts: Facts, judge: Judge, created: CreatedPod) -> None:
@@ -65,13 +63,9 @@ def _check_rewrite(facts: Facts, judge: Judge, created: CreatedPod, service: Ser
     """Expect in a stored Pod the label of its service, and what the policy writes in Enforce."""
     if all(mode is Mode.DISABLED for mode in (service.modes.placement, service.modes.quota, service.modes.breaker)):
         return
-    skipped = facts.faults.list_active(
-        created.asked_at, created.answered_at, after=GRACE_SECONDS, of=facts.faults.is_of_calls
-    )
-    may_lack = service.failure_mode is FailureMode.OPEN and bool(skipped)
     label = created.labels.get(SERVICE_LABEL, "")
     judge.expect(
-        holds=label == service.name or (may_lack and not label),
+        holds=label == service.name or (not label and _may_lack(facts, created, service, Calling.MUTATING)),
         of=str(created),
         field=f"label {SERVICE_LABEL}",
         value=label or "none",

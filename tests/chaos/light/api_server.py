@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 
+from tests.chaos.checkers.calls import Calling
 from tests.chaos.history import DONE, REFUSED, Act, AuditEvent
 from tests.chaos.light.servers import LightServer
 from tests.chaos.record import Record
@@ -69,8 +70,8 @@ class LightApiServer:
             response = await self._call(Half.MUTATE, ask, before)
             patched = apply_patch(before, response)
             annotations |= _name(response, "mutate")
-        except Unanswered:
-            pass  # the mutating webhook fails open
+        except Unanswered:  # the mutating webhook fails open
+            annotations[Calling.MUTATING.failure_key] = f"{Half.MUTATE}.podgate.io"
         after = prepare_for_validate(ask, patched)
         for _ in range(1 + is_repeated):
             try:
@@ -78,6 +79,7 @@ class LightApiServer:
             except Unanswered:
                 if ask.namespace not in OPEN_NAMESPACES:
                     raise
+                annotations[Calling.VALIDATING.failure_key] = "validate-open.podgate.io"
                 return after, 201, ""
             annotations |= _name(response, "validate-open" if ask.namespace in OPEN_NAMESPACES else "validate-closed")
             if not response["allowed"]:
