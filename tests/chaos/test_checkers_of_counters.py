@@ -4,6 +4,7 @@ import pytest
 
 from tests.chaos.built_history import START, BuiltHistory, build_limit_row
 from tests.chaos.checkers import check
+from tests.chaos.checkers.faults import Faults
 from tests.chaos.checkers.log_lines import format_moment
 from tests.chaos.shards import find_shard, number_shards
 
@@ -71,6 +72,28 @@ def test_in_a_cluster_only_the_fault_of_its_own_shard_lets_a_window_exceed_its_l
         built.admit(f"p{number}", 15 + number)
     told = [str(violation) for violation in check(built.build(shards=shards))]
     assert any("windows: service web: pods in 64s: 3" in line for line in told) != is_own
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_in_a_cluster_only_the_fault_of_its_own_shard_lets_a_pod_be_denied(*, is_own: bool) -> None:
+    nodes = ("redis-1", "redis-2", "redis-3")
+    shards = number_shards(nodes)
+    [own] = [name for name in nodes if shards[name] == find_shard("web")]
+    built = BuiltHistory(**dict.fromkeys(nodes, "redis"))
+    built.hurt("pause", next(name for name in nodes if (name == own) == is_own), 10, 30)
+    built.review("a", 15, "Deny", codes=["StoreUnavailable"], code=503)
+    told = [str(violation) for violation in check(built.build(shards=shards))]
+    assert any("failures: Pod shop/a (a): denied: " in line for line in told) != is_own
+
+
+@pytest.mark.parametrize(("nodes", "is_lost"), [(3, False), (6, True)])
+def test_a_node_without_a_replica_loses_nothing_by_a_pause(nodes: int, *, is_lost: bool) -> None:
+    names = [f"redis-{number}" for number in range(nodes)]
+    built = BuiltHistory(**dict.fromkeys(names, "redis"))
+    built.parts.pop("redis")
+    built.hurt("pause", names[0], 10, 30)
+    faults = Faults(built.build(shards=number_shards(names)))
+    assert faults.loses_data(faults.spans[0]) == is_lost
 
 
 def test_allow_has_no_bound_during_an_outage_only() -> None:
@@ -201,3 +224,29 @@ def test_the_charge_of_a_dry_run_is_told() -> None:
     built.review("a", 11, "Admit", dry_run=True)
     built.charge("a", 11)
     assert "charges: Pod shop/a (a): charge of a dry run: one, expected none" in list_told(built)[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "is_told"),
+    [
+        ("etcd-no-space", "etcd", True),
+        ("etcd-leader-kill", "etcd", True),
+        ("pause", "server-1", True),
+        ("etcd-compaction", "cluster", False),
+        ("kill", "controller-1", False),
+        ("refuse", ["controller-1", "kube-apiserver-1"], False),
+    ],
+)
+def test_what_was_never_created_is_refunded_whatever_etcd_stores(
+    kind: str, parts: str | list[str], *, is_told: bool
+) -> None:
+    built = BuiltHistory(**{"controller-1": "controller", "kube-apiserver-1": "kube-apiserver"})
+    built.hurt(kind, parts, 4, 6)
+    built.review("a", 5, "Admit")
+    built.charge("a", 5)
+    built.request("create", "a", 5, code=500, message="etcdserver: mvcc: database space exceeded")
+    built.finish(200)
+    told = [line for line in list_told(built) if "charges: Pod a: charge: kept since" in line]
+    assert bool(told) == is_told
+    built.charge("a", 130, charged=5, refunded=True)
+    assert not [line for line in list_told(built) if line.startswith("charges")]

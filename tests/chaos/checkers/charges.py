@@ -14,7 +14,7 @@ WITHDRAWN_SECONDS = 7.0
 """By then a replica has taken back what Redis charged for a Pod that it denied."""
 SKEW_SECONDS = 30.0
 """By how much clocks may differ where a watch is compared with a charge."""
-LEASE_TAKEN = "lease-taken"
+LEASE_TAKEN, COMPACTION = "lease-taken", "etcd-compaction"
 REFUNDED_SECONDS = 180.0
 """By then the controller has refunded what was never created: 60 s of absence, and its rounds."""
 
@@ -174,12 +174,15 @@ def _check_returned(facts: Facts, judge: Judge) -> None:
 def _is_unproven(facts: Facts, charged_at: float) -> bool:
     """Return whether no leader can tell that a Pod was never created: its watch began after the charge.
 
-    So it is, too, where the store has lost data and somebody else held the Lease meanwhile.
+    So it is, too, where the store has lost data and somebody else held the Lease meanwhile. A watch goes on without
+    etcd, and is resumed but for versions that it has compacted.
     """
     faults = facts.faults
     active = faults.list_active(charged_at - SKEW_SECONDS, charged_at + REFUNDED_SECONDS)
     is_changed = any(span.kind == LEASE_TAKEN for span in active) and any(map(faults.loses_data, active))
-    return is_changed or any(faults.is_of(span, {"controller", "kube-apiserver", "etcd"}) for span in active)
+    return is_changed or any(
+        span.kind == COMPACTION or faults.is_of(span, {"controller", "kube-apiserver"}) for span in active
+    )
 
 
 def _check_dry_runs(facts: Facts, judge: Judge) -> None:

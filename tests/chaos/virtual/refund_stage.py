@@ -1,7 +1,8 @@
-"""Refunds: Pods that are admitted and created or not, a watch that breaks, and leaders that change."""
+"""Refunds: Pods that are created or not, a watch that breaks, leaders that change, and an etcd without space."""
 
 from random import Random
 
+from tests.chaos.checkers.replica_counts import NO_SPACE
 from tests.chaos.history import History
 from tests.chaos.virtual.recorded_store import RecordedStore
 from tests.chaos.virtual.written import Written
@@ -32,7 +33,7 @@ class RefundStage:
         self.written = Written(self.simulation.clock, seed, SERVICES)
         self.simulation.store = UnreliableRecordedStore(self.simulation.clock, self.written)
         self.simulation.change_leader()
-        self.made = self.leaders = 0
+        self.made = self.faults = 0
         self.slow: list[tuple[float, Pod]] = []
 
     async def play(self) -> History:
@@ -71,21 +72,32 @@ class RefundStage:
         elif draw < 0.94:
             await simulation.refund()
         else:
-            self._disturb(draw)
+            await self._disturb(draw)
 
-    def _disturb(self, draw: float) -> None:
+    async def _disturb(self, draw: float) -> None:
         simulation = self.simulation
         if draw < 0.95:
             simulation.watch.cut()
         elif draw < 0.965:
             self._finish_slow()
             simulation.wait(61)  # the watch stands still
+        elif draw < 0.975:
+            await self._fill_etcd()
         elif draw < 0.99:
             simulation.renew()
         else:
-            self.leaders += 1
-            self.written.add_fault(self.leaders, "leader-change", "controller-1")
+            self.faults += 1
+            self.written.add_fault(self.faults, "leader-change", "controller-1")
             simulation.change_leader()
+
+    async def _fill_etcd(self) -> None:
+        """Admit Pods while etcd has no space: it stores none of them, and makes no version."""
+        self.faults += 1
+        self.written.add_fault(self.faults, NO_SPACE, "etcd")
+        for _ in range(self.random.randint(1, 4)):
+            self.written.add_request("create", await self._admit(), 500)
+            self.simulation.wait(self.random.choice((0.1, 1, 5)))
+        self.written.add_fault(self.faults, NO_SPACE, "etcd", ended=True)
 
     async def _admit(self) -> Pod:
         """Charge a Pod, as the validating half does; it is not stored yet."""
