@@ -5,9 +5,15 @@ from random import Random
 from typing import NamedTuple
 
 from tests.chaos.history import PlannedFault
+from tests.chaos.shards import SHARDS, find_shard
 
 PAUSE, FLUSH, EMPTY, KILL = "pause", "redis-flush", "redis-restart-empty", "kill"
+DISK_FULL, SLOT_MOVED = "redis-disk-full", "redis-slot-moved"
 REDIS, SERVERS = "redis", ("server-1", "server-2")
+NODES = tuple(f"redis-{shard + 1}" for shard in range(SHARDS))
+"""Of a Cluster, each with a shard."""
+MOVED_TAG = "local"
+_OWNER = NODES[find_shard(MOVED_TAG)]
 _MOVED_SECONDS = 0.3
 
 
@@ -18,6 +24,7 @@ class Schedule(NamedTuple):
     rest_seconds: float
     faults: Sequence[tuple[str, str, float, float]] = ()
     """Kind, part, and seconds from begin to end."""
+    is_cluster: bool = False
 
     def draw(self, seed: int) -> list[PlannedFault]:
         random = Random(f"{seed} light")  # noqa: S311  the same faults again
@@ -35,6 +42,8 @@ SCHEDULES: Mapping[str, Schedule] = {
     "rest": Schedule(6.0, 12.5, ((PAUSE, REDIS, 2.0, 4.0),)),
     "flush": Schedule(6.0, 2.0, ((FLUSH, REDIS, 3.0, 3.0),)),
     "empty": Schedule(8.0, 2.0, ((EMPTY, REDIS, 3.0, 4.5),)),
+    "full": Schedule(8.0, 5.5, ((DISK_FULL, REDIS, 2.5, 5.0),)),
+    "moved": Schedule(6.0, 12.5, ((SLOT_MOVED, _OWNER, 2.5, 2.5),), is_cluster=True),
     "kill": Schedule(7.0, 2.0, ((KILL, SERVERS[1], 2.5, 3.5),)),
     "all": Schedule(
         14.0,

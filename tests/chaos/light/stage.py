@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-import signal
 import ssl
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,24 +16,22 @@ from tests.chaos.charge_log import ChargeLog
 from tests.chaos.end_state import read_transitions
 from tests.chaos.history import BEGAN, DONE, ENDED, UNKNOWN, Act, End, History, Plan, RedisSnapshot, Status
 from tests.chaos.light.api_server import NO_ANSWER, LightApiServer
+from tests.chaos.light.hurting import hurt_redis, hurt_server
 from tests.chaos.light.policy import NAMESPACES, POLICY, REPORTER
-from tests.chaos.light.schedules import EMPTY, FLUSH, KILL, PAUSE, REDIS, SERVERS, Schedule
+from tests.chaos.light.schedules import SERVERS, Schedule
 from tests.chaos.light.servers import LightServer
+from tests.chaos.light.stores import PASSWORD, LightStore, list_parts, open_store
 from tests.chaos.record import Record
 from tests.chaos.recorders import _read_charges, build_review
 from tests.harness.server_process import Files
 from tests.redis_servers import RedisServer
-from tests.redis_servers.access import acl_file, user
-from tests.redis_servers.inventory import program
 from webhook.core.document.loading import compute_hash
 
-PASSWORD = "light-stage-password-7d3f"
 RATE = 80
 """Pods a second over all services."""
 IN_FLIGHT_MAX = 64
 STORE_DEADLINE = "1s"
 """More than the usual 50 ms: a busy machine is no fault."""
-_REDIS_PROGRAM = "redis-8.2"
 _WEIGHTS = {"local": 4, "deny": 2, "allow": 2, "sized": 3, "member-a": 2, "member-b": 2, "noisy": 2, "api": 2}
 _CPUS = ("100m", "250m", "500m", "1", "1500m")
 _POLL_SECONDS = 0.5
@@ -52,24 +49,25 @@ class LightStage:
         self._random = Random(f"{seed} traffic")  # noqa: S311  the same traffic again
         self._record = Record()
         self._planned = schedule.draw(seed)
-        self._parts = {**dict.fromkeys(SERVERS, "server"), REDIS: "redis"}
+        stores = list_parts(is_cluster=schedule.is_cluster)
+        self._parts = {**dict.fromkeys(SERVERS, "server"), **dict.fromkeys(stores, "redis")}
         self._number = 0
         self._began_at = 0.0
 
     async def run(self) -> History:
         files = Files.create(self._folder, POLICY)
-        users = acl_file(self._folder / "users.acl", user("users", PASSWORD))
-        server = RedisServer(program(_REDIS_PROGRAM), self._folder / "redis", "--aclfile", str(users))
-        with server as redis, ChargeLog(REDIS, redis, self._record):
-            async with self._serve(files, redis) as servers:
-                return await self._play(files, redis, servers)
+        with ExitStack() as stack:
+            store = stack.enter_context(open_store(self._folder, is_cluster=self._schedule.is_cluster))
+            for part, server in store.servers.items():
+                stack.enter_context(ChargeLog(part, server, self._record))
+            async with self._serve(files, store) as servers:
+                return await self._play(files, store, servers)
 
     @asynccontextmanager
-    async def _serve(self, files: Files, redis: RedisServer) -> AsyncIterator[list[LightServer]]:
+    async def _serve(self, files: Files, store: LightStore) -> AsyncIterator[list[LightServer]]:
         password = files.folder / "store-password"
         password.write_text(PASSWORD)
-        url = redis.url.replace("redis://", "redis://podgate@")
-        shared = ("--store", url, "--store-password-file", str(password), "--store-deadline", STORE_DEADLINE)
+        shared = ("--store", store.url, "--store-password-file", str(password), "--store-deadline", STORE_DEADLINE)
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector) as session:
             context = files.pki.context(files.caller)
@@ -83,7 +81,7 @@ class LightStage:
             finally:
                 await asyncio.gather(*(server.stop() for server in servers))
 
-    async def _play(self, files: Files, redis: RedisServer, servers: list[LightServer]) -> History:
+    async def _play(self, files: Files, store: LightStore, servers: list[LightServer]) -> History:
         api_server = LightApiServer(servers, files.signer.token(), self._record, self._random)
         self._began_at = time.time()
         watching = [asyncio.create_task(self._watch(server)) for server in servers]
@@ -91,7 +89,7 @@ class LightStage:
         playing = [
             asyncio.create_task(self._send_pods(api_server)),
             asyncio.create_task(self._send_outcomes(files, servers)),
-            asyncio.create_task(self._hurt(redis, servers)),
+            asyncio.create_task(self._hurt(store, servers)),
         ]
         try:
             await asyncio.gather(*playing)
@@ -101,7 +99,7 @@ class LightStage:
                 task.cancel()
             await asyncio.gather(*watching, *playing, return_exceptions=True)
         await self._read_decisions(servers)
-        snapshot = await asyncio.to_thread(_read_redis, redis)
+        snapshots = [await asyncio.to_thread(_read_redis, part, redis) for part, redis in store.servers.items()]
         end = await self._read_end(servers)
         names = {server.part: server.replica for server in servers}
         await asyncio.gather(*(server.stop() for server in servers))
@@ -114,14 +112,14 @@ class LightStage:
                 {compute_hash(POLICY.encode()): POLICY},
                 self._planned,
                 self._began_at,
-                {"secrets": [PASSWORD], "replica_names": names, "stage": "light"},
+                {"secrets": [PASSWORD], "replica_names": names, "stage": "light", "shards": store.shards},
             ),
             faults=self._record.faults,
             acts=self._record.acts,
             audit=api_server.audit,
             reviews=sorted(self._record.reviews.values(), key=lambda review: review.at),
             charges=self._record.charges,
-            redis=[snapshot],
+            redis=snapshots,
             statuses=self._record.statuses,
             transitions=read_transitions(logs),
             end=end,
@@ -181,7 +179,7 @@ class LightStage:
             )
         )
 
-    async def _hurt(self, redis: RedisServer, servers: list[LightServer]) -> None:
+    async def _hurt(self, store: LightStore, servers: list[LightServer]) -> None:
         """Begin and end the faults in turn."""
         by_name = {server.part: server for server in servers}
         for planned in self._planned:
@@ -190,9 +188,9 @@ class LightStage:
             self._record.add_fault(planned.number, planned.kind, planned.parts, BEGAN)
             until = self._began_at + planned.until
             if server is not None:
-                await _hurt_server(planned.kind, server, until)
+                await hurt_server(planned.kind, server, until)
             else:
-                await _hurt_redis(planned.kind, redis, until)
+                await hurt_redis(planned.kind, store, planned.parts[0], until)
             self._record.add_fault(planned.number, planned.kind, planned.parts, ENDED)
 
     async def _watch(self, server: LightServer) -> None:
@@ -253,43 +251,14 @@ class LightStage:
         )
 
 
-async def _hurt_server(kind: str, server: LightServer, until: float) -> None:
-    assert server.process is not None
-    if kind == KILL:
-        await server.kill()
-        await asyncio.sleep(max(0.0, until - time.time()))
-        await server.start()
-    elif kind == PAUSE:
-        server.process.send_signal(signal.SIGSTOP)
-        try:
-            await asyncio.sleep(max(0.0, until - time.time()))
-        finally:
-            server.process.send_signal(signal.SIGCONT)
-
-
-async def _hurt_redis(kind: str, redis: RedisServer, until: float) -> None:
-    if kind == FLUSH:
-        await asyncio.to_thread(redis.cli, "FLUSHALL")
-    elif kind == PAUSE:
-        redis.pause()
-        try:
-            await asyncio.sleep(max(0.0, until - time.time()))
-        finally:
-            redis.resume()
-    elif kind == EMPTY:
-        await asyncio.to_thread(redis.kill)
-        await asyncio.sleep(max(0.0, until - time.time()))
-        await asyncio.to_thread(redis.start)
-
-
-def _read_redis(redis: RedisServer) -> RedisSnapshot:
-    """Return what Redis has in the end."""
+def _read_redis(part: str, redis: RedisServer) -> RedisSnapshot:
+    """Return what a Redis has in the end."""
     with redis.client() as client:
         information = client.info()
         tags = sorted({key.decode().split("{")[1].split("}")[0] for key in client.scan_iter("podgate:{*:pod:*")})
         return RedisSnapshot(
             at=time.time(),
-            part=REDIS,
+            part=part,
             run_id=information["run_id"],
             role=information["role"],
             memory_bytes=information["used_memory"],
