@@ -31,7 +31,7 @@ def test_defect_is_caught(defect: Defect) -> None:
     assert list_catching(defect, judges), f"{defect.stage}, seed {seed}: {told}"
 
 
-@pytest.mark.parametrize("schedule", ["long"] if ALL else ["away", "kill"])
+@pytest.mark.parametrize("schedule", ["long", "full", "moved"] if ALL else ["away", "kill"])
 def test_the_product_is_clean(schedule: str) -> None:
     with plant(None) as tree:
         judges = judge(run_stage(tree, schedule, 1, light=True))
