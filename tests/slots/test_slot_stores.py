@@ -80,12 +80,33 @@ async def test_a_list_frees_what_no_pod_carries_once_it_is_old_enough(store: Slo
 
 
 async def test_pods_that_exist_take_back_the_slots_that_were_lost(store: SlotStore) -> None:
-    await store.confirm(PLAN, "rs", [HeldSlot(1, "a")])
-    assert await claim(store, "b") == 0, "confirming makes no owner known"
     await store.learn(PLAN, "rs", 3, (), AGE_US, is_new=True)
     assert await claim(store, "b") == 1
     await store.confirm(PLAN, "rs", [HeldSlot(1, "a"), HeldSlot(2, "c")])
     assert [await claim(store, name) for name in "bcd"] == [1, 2, 3]
+
+
+async def test_an_unknown_owner_keeps_the_slots_that_are_confirmed(store: SlotStore, clock: VirtualClock) -> None:
+    """It was lost: a list does not show Pods that are still being created."""
+    await store.confirm(PLAN, "rs", [HeldSlot(1, "old")])
+    clock.set(NOW_US + 2_000_000)
+    await store.confirm(PLAN, "rs", [HeldSlot(1, "later"), HeldSlot(2, "a"), HeldSlot(4, "gone"), HeldSlot(5, "e")])
+    assert [await claim(store, name) for name in ("a", "b")] == [0, 0], "confirming makes no owner known"
+    await store.free(PLAN, "rs", [HeldSlot(4, "gone"), HeldSlot(5, "another")])
+    await store.learn(PLAN, "rs", 3, [HeldSlot(3, "c")], AGE_US, is_new=True)
+    assert [await claim(store, name) for name in ("a", "c", "e")] == [2, 3, 5]
+    assert [await claim(store, name) for name in "xyz"] == [1, 4, 6]
+
+
+async def test_a_doubted_owner_is_unknown_and_keeps_its_claims(store: SlotStore) -> None:
+    await store.doubt(PLAN, "rs")
+    await store.learn(PLAN, "rs", 3, (), AGE_US, is_new=True)
+    assert [await claim(store, name) for name in "ab"] == [1, 2]
+    await store.doubt(PLAN, "rs")
+    assert await store.claim(PLAN, "rs", "a", is_dry_run=False) == SlotClaim(0)
+    await store.learn(PLAN, "rs", 4, [HeldSlot(3, "c")], AGE_US, is_new=True)
+    assert await store.claim(PLAN, "rs", "d", is_dry_run=False) == SlotClaim(4, 4)
+    assert [await claim(store, name) for name in "ab"] == [1, 2]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -94,6 +115,8 @@ async def test_redis_gives_the_same_slots_as_memory(redis: RedisSlots, clock: Vi
     carried: dict[tuple[str, int], str] = {}
     for number in range(120):
         owner, act = generator.choice(("rs-1", "rs-2")), generator.randrange(8)
+        if generator.random() < 0.05:
+            await asyncio.gather(*(store.doubt(PLAN, owner) for store in stores))
         held = [HeldSlot(slot, name) for (its, slot), name in carried.items() if its == owner]
         some = [found for found in held if generator.random() < 0.3]
         if act < 2:
@@ -139,6 +162,8 @@ def _choose_action(generator: random.Random, name: str) -> Callable[[SlotStore],
         return lambda store: store.forget(PLAN, owner)
     if kind == 2:
         return lambda store: store.free(PLAN, owner, held)
+    if kind == 3:
+        return lambda store: store.doubt(PLAN, owner)
     claimed = generator.choice((name, "again", held[0].claim if held else name))
     is_dry_run = generator.random() < 0.2
     return lambda store: store.claim(PLAN, owner, claimed, is_dry_run=is_dry_run)
@@ -166,6 +191,14 @@ async def test_slots_are_forgotten_a_day_after_the_last_claim(redis: RedisSlots,
     await redis.learn(PLAN, "rs", 3, (), AGE_US, is_new=True)
     await claim(redis, "a")
     seconds = int(redis_server.cli("TTL", "podgate:{payment-api}:v1:default:slots:payment-api:rs"))
+    assert 86_000 < seconds <= 86_400
+
+
+async def test_slots_of_an_unknown_owner_are_forgotten_a_day_later(
+    redis: RedisSlots, redis_server: RedisServer
+) -> None:
+    await redis.confirm(PLAN, "unknown", [HeldSlot(1, "a")])
+    seconds = int(redis_server.cli("TTL", "podgate:{payment-api}:v1:default:slots:payment-api:unknown"))
     assert 86_000 < seconds <= 86_400
 
 

@@ -16,7 +16,7 @@ class MemorySlots:
 
     async def claim(self, plan: CounterPlan, owner: str, claim: str, *, is_dry_run: bool) -> SlotClaim:
         slots = self._owners.get((plan.service, owner))
-        if slots is None:
+        if slots is None or not slots.is_known:
             return SlotClaim(0)
         slot = slots.find(claim)
         if not slot:
@@ -36,9 +36,9 @@ class MemorySlots:
         is_new: bool = False,
     ) -> None:
         if is_new:
-            self._owners.setdefault((plan.service, owner), OwnerSlots())
+            self._owners.setdefault((plan.service, owner), OwnerSlots()).is_known = True
         slots = self._owners.get((plan.service, owner))
-        if slots is None:
+        if slots is None or not slots.is_known:
             return
         slots.replicas = replicas
         if held is not None:
@@ -52,10 +52,14 @@ class MemorySlots:
                 slots.free(found.slot, found.claim)
 
     async def confirm(self, plan: CounterPlan, owner: str, held: Sequence[HeldSlot]) -> None:
+        slots = self._owners.setdefault((plan.service, owner), OwnerSlots())
+        for found in held:
+            slots.confirm(found.slot, found.claim, self._clock.now_us())
+
+    async def doubt(self, plan: CounterPlan, owner: str) -> None:
         slots = self._owners.get((plan.service, owner))
         if slots is not None:
-            for found in held:
-                slots.confirm(found.slot, found.claim, self._clock.now_us())
+            slots.is_known = False
 
     async def forget(self, plan: CounterPlan, owner: str) -> None:
         self._owners.pop((plan.service, owner), None)

@@ -82,7 +82,14 @@ class SlotStore(Protocol):
         ...
 
     async def confirm(self, plan: CounterPlan, owner: str, held: Sequence[HeldSlot]) -> None:
-        """Mark slots as those of Pods that exist: they stay until they are freed. Unknown owners are left out."""
+        """Take slots again for the claims that have got them, where the store has lost that. A taken one stays.
+
+        An unknown owner stays unknown, and has these slots once it is learned.
+        """
+        ...
+
+    async def doubt(self, plan: CounterPlan, owner: str) -> None:
+        """Take an owner for unknown until it is learned again, as others may have got slots of it; its claims stay."""
         ...
 
     async def forget(self, plan: CounterPlan, owner: str) -> None:

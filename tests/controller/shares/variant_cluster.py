@@ -131,6 +131,9 @@ class FakeSlots:
         self._answer(plan, "confirm", owner, [slot.slot for slot in held])
         self.held.setdefault(owner, {}).update({slot.claim: slot.slot for slot in held})
 
+    async def doubt(self, plan: CounterPlan, owner: str) -> None:
+        raise NotImplementedError
+
     async def forget(self, plan: CounterPlan, owner: str) -> None:
         self._answer(plan, "forget", owner)
         self.held.pop(owner, None)

@@ -52,6 +52,9 @@ class RedisSlots:
             request = {"held": _flatten(some), "ttl_ms": _KEPT_MS}
             await self._lanes.ask_patiently(operations.slots(planned, owner, "confirm", **request))
 
+    async def doubt(self, plan: CounterPlan, owner: str) -> None:
+        await self._ask(plan, owner, "doubt")
+
     async def forget(self, plan: CounterPlan, owner: str) -> None:
         await self._ask(plan, owner, "forget_owner")
 

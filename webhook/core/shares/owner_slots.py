@@ -13,9 +13,13 @@ class _Taken(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class OwnerSlots:
-    """The slots of one owner. `replicas`: how many it has, as far as is known; more may be taken for a while."""
+    """The slots of one owner. `replicas`: how many it has, as far as is known; more may be taken for a while.
+
+    Of an owner that is not known slots may be taken, but there may be others, so that none is free.
+    """
 
     replicas: int = 0
+    is_known: bool = False
     _taken: dict[int, _Taken] = field(default_factory=dict)
     _slots: dict[str, int] = field(default_factory=dict)
     _lowest: int = 1

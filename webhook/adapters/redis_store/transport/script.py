@@ -131,6 +131,7 @@ SLOT_ACTIONS: Mapping[str, Names] = {
     "learn": ("replicas", "held", "age", "is_new", "ttl_ms"),
     "free": ("held",),
     "confirm": ("held", "ttl_ms"),
+    "doubt": (),
     "forget_owner": (),
 }
 """The values of each action on an owner's slots, by its name in Lua and in `slots.py`."""

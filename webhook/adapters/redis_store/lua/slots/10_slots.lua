@@ -1,5 +1,6 @@
 -- Slots of an owner in a hash: `r`, how many there are; `f`, below which none is free; by slot when it was claimed and
--- the claim; `c` with a claim, its slot. An owner without `r` is unknown. The law: `core/shares/owner_slots.py`.
+-- the claim; `c` with a claim, its slot. An owner without `r` is unknown, and may have slots all the same. The law:
+-- `core/shares/owner_slots.py`.
 -- Operations write at once. Each may be repeated, so an error of another operation's writes does no harm.
 
 -- Call a command on a key with any number of values, some at a time: Lua's stack has an end.
@@ -99,18 +100,16 @@ local function learn(key, now, LEARN_FIELDS)
 end
 
 local function confirm(key, now, CONFIRM_FIELDS)
-  if redis.call('HGET', key, 'r') then
-    redis.call('PEXPIRE', key, ttl_ms)
-    local stored, taken, given = read_held(key, held), {}, {}
-    for index = 1, #held, 2 do
-      local slot = held[index]
-      if not stored[(index + 1) / 2] and not given[slot] then
-        add_taken(taken, slot, held[index + 1], now)
-        given[slot] = true
-      end
+  local stored, taken, given = read_held(key, held), {}, {}
+  for index = 1, #held, 2 do
+    local slot = held[index]
+    if not stored[(index + 1) / 2] and not given[slot] then
+      add_taken(taken, slot, held[index + 1], now)
+      given[slot] = true
     end
-    call_with('HSET', key, taken)
   end
+  call_with('HSET', key, taken)
+  redis.call('PEXPIRE', key, ttl_ms)
   return {}
 end
 
@@ -121,13 +120,20 @@ local function free(key, _, FREE_FIELDS)
     local slot, _, uid = held[index], read(stored[(index + 1) / 2])
     if uid == held[index + 1] and not freed[slot] then
       gone[#gone + 1], gone[#gone + 2], freed[slot] = slot, 'c' .. uid, true
-      replicas, lowest = max(0, replicas - 1), min(slot, lowest)
+      replicas, lowest = replicas and max(0, replicas - 1), min(slot, lowest or slot)
     end
   end
   if #gone > 0 then
     call_with('HDEL', key, gone)
-    redis.call('HSET', key, 'r', replicas, 'f', lowest)
+    if replicas then
+      redis.call('HSET', key, 'r', replicas, 'f', lowest)
+    end
   end
+  return {}
+end
+
+local function doubt(key)
+  redis.call('HDEL', key, 'r')
   return {}
 end
 
@@ -136,7 +142,7 @@ local function forget_owner(key)
   return {}
 end
 
-local actions = {claim = claim, learn = learn, confirm = confirm, free = free, forget_owner = forget_owner}
+local actions = {claim = claim, learn = learn, confirm = confirm, free = free, doubt = doubt, forget_owner = forget_owner}
 
 -- Run an action: its name and values follow the number of the owner's key.
 return {run = function(now, key, action, ...)
