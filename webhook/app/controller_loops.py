@@ -86,7 +86,7 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
         observers = (*observers, figures := PodFiguresObserver(_WALL.now_us))
         beside += build_rollout_loops(sources, sources.rollout, figures, counts, telemetry)
     if sources.evictions is not None:
-        variants, loops = _build_variant_loops(sources, sources.evictions, ledger, slots, telemetry)
+        variants, loops = _build_variant_loops(sources, sources.evictions, ledger, slots, telemetry, on_loss)
         observers, beside = (*observers, variants), [*beside, *loops]
     if sources.gates is not None:
         gated, released = GatedPods(), ReleasedGroups()
@@ -113,14 +113,22 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
 
 
 def _build_variant_loops(
-    sources: Sources, evictions: PodEvictions, ledger: Ledger, slots: SlotStore | None, telemetry: Telemetry
+    sources: Sources,
+    evictions: PodEvictions,
+    ledger: Ledger,
+    slots: SlotStore | None,
+    telemetry: Telemetry,
+    on_loss: Callable[[Callable[[], None]], None],
 ) -> tuple[VariantPods, list[_LeaderLoop]]:
     """Return the observer of Pods of variants, and the loops that act on what it has seen."""
     in_force, owners = sources.policies.get_current, sources.slot_owners
     reconciler = None if slots is None or owners is None else SlotReconciler(slots, owners, _WALL, in_force)
     pods, reports = VariantPods(reconciler, _WALL.now_us), build_variant_reports(telemetry, sources.places)
     acting = VariantLoop(pods, ledger, evictions, _WALL, in_force, reports, owners=owners)
-    return pods, [acting.run] if reconciler is None else [acting.run, reconciler.run]
+    if reconciler is None:
+        return pods, [acting.run]
+    on_loss(reconciler.on_lost)
+    return pods, [acting.run, reconciler.run]
 
 
 def _list_released_uids(sources: Sources) -> Collection[str]:

@@ -84,6 +84,18 @@ async def test_changes_of_an_owner_are_repeated_in_order_until_the_store_answers
     assert watched.store.held == {"rs": {"c-b": 1}}
 
 
+async def test_after_a_loss_the_slots_of_living_pods_are_confirmed_again() -> None:
+    """The store may have lost one that it was told of, and give it to another Pod."""
+    watched = Watched(rs=3)
+    watched.list()
+    watched.show(variant_pod("a", 1), variant_pod("b", 2))
+    await watched.settle()
+    watched.show(end(variant_pod("b", 2)))
+    watched.slots.on_lost()
+    assert await watched.settle() == [("free", "rs", [2]), ("confirm", "rs", [1])]
+    assert await watched.settle() == []
+
+
 async def test_a_change_during_a_call_is_sent_after_it() -> None:
     watched = Watched(rs=3)
     watched.list()

@@ -89,6 +89,14 @@ class SlotReconciler:
         self._uncorrected.update(dict.fromkeys(self._owners))
         self._added.set()
 
+    def on_lost(self) -> None:
+        """Hold all slots of living Pods again: the store may have lost who has them."""
+        for key, owner in self._owners.items():
+            if owner.held:
+                held = {claim: (slot, True) for claim, slot in owner.held.items()}
+                self._changes.setdefault(key, {}).update(held)
+        self._added.set()
+
     def drop(self, services: Iterable[str]) -> None:
         """Drop services that have no shares any more."""
         gone = set(services)
