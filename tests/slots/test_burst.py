@@ -79,8 +79,8 @@ async def test_a_burst_ends_in_the_exact_split_although_redis_loses_everything(
         await asyncio.gather(*burst)
     assert sorted(pod.slot for pod in deployment.pods) == [*range(1, PODS + 1)]
     assert Counter(pod.variant for pod in deployment.pods) == SHARES.split.count_by_variant(PODS)
-    assert deployment.lists <= 2 * (1 + 2), "each server: a new owner, and a lost one twice"
+    assert deployment.lists <= 2 * (1 + 1), "each server: a new owner, and a lost one"
     used = count_commands(own_redis_server) - before
     assert used["cmdstat_evalsha"] <= PODS // 5, used
-    assert used["cmdstat_hset"] <= PODS + 10, used
+    assert used["cmdstat_hset"] <= PODS + 10 + 2 * 2, used  # each server tells of its claims again, in two parts
     assert sum(used.values()) <= 3 * PODS, used

@@ -66,6 +66,8 @@ class StoreBackend:
     book_later: Callable[[Acquire], None] = lambda _: None
     """Receives each Pod that is admitted uncounted; a store in this process always answers."""
     servers: Callable[[], Awaitable[StoreServers]] = _read_no_servers
+    follow_losses: Callable[[Callable[[], None]], None] = lambda _: None
+    """Adds a receiver of losses: what the store has acknowledged may be gone."""
     decisions: SharedDecisions | None = None
     """Decision records of all replicas; None if each has only its own."""
     place: StorePlace = _NOWHERE
@@ -96,6 +98,11 @@ def open_store(
     )
     counts = redis_store.RedisRolloutCounts(transport, settings.cluster, redis.now_us)
     fallback = _open_fallback(redis, settings, telemetry, clock, servers)
+    receivers = [fallback.on_loss]
+
+    def on_loss() -> None:
+        for receive in receivers:
+            receive()
 
     async def close() -> None:
         if decisions is not None:
@@ -104,12 +111,14 @@ def open_store(
         await fallback.close()
         await redis.close()
 
+    redis.on_loss = on_loss
     return StoreBackend(
         *(_REDIS, fallback, close, redis, redis.queue, counts, redis.slots),
         spare_slots=MemorySlots(clock),
         loops=(redis.follow,),
         book_later=fallback.book_later,
         servers=redis.servers,
+        follow_losses=receivers.append,
         decisions=decisions,
         place=find_store_place(settings.store, settings.cluster),
     )
@@ -125,7 +134,7 @@ def _open_fallback(
     )
     fallback = StoreFallback(redis, clock, reports, replicas=replicas.count, ordinal=replicas.ordinal, late_us=LATE_US)
     telemetry.set_replicas(replicas)
-    redis.on_loss, redis.on_missed, redis.settled.owes = fallback.on_loss, fallback.on_missed, fallback.owes
+    redis.on_missed, redis.settled.owes = fallback.on_missed, fallback.owes
 
     def on_count(count: int, ordinal: int) -> None:
         fallback.set_replicas(count, ordinal)
@@ -147,7 +156,9 @@ def _open_memory_store(settings: Settings, clock: Clock) -> StoreBackend:
 def build_slot_chooser(store: StoreBackend, telemetry: Telemetry, owners: SlotOwners | None) -> SlotChooser:
     slots = telemetry.metrics.slots
     reports = SlotReports(slots.count_claim, slots.count_list)
-    return SlotChooser(store.slots, store.counters, owners, spare=store.spare_slots, reports=reports)
+    chooser = SlotChooser(store.slots, store.counters, owners, spare=store.spare_slots, reports=reports)
+    store.follow_losses(chooser.on_loss)
+    return chooser
 
 
 def find_store_place(store: str, cluster: str) -> StorePlace:

@@ -29,6 +29,10 @@ class SlotChooser:
         self._numbers = SlotNumbers(slots, owners, spare, reports, sleep)
         self._counters = counters
 
+    def on_loss(self) -> None:
+        """Tell the store of recent claims again: it may have lost data that it acknowledged."""
+        self._numbers.claims.on_loss()
+
     async def take(
         self, shares: SharesPlan, plan: CounterPlan, owner: SlotOwner, claim: str, *, is_dry_run: bool
     ) -> TakenSlot:

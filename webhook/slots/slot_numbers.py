@@ -13,10 +13,10 @@ from webhook.core.quota import CounterPlan
 from webhook.core.shares import SlotOwner
 from webhook.errors import StoreUnavailableError
 from webhook.ports import HeldSlot, OwnedPods, SlotClaim, SlotOwners, SlotStore
+from webhook.slots.recent_claims import CREATION_SECONDS, SETTLED_SECONDS, RecentClaims
 
-_SETTLED_SECONDS = 1.5
-"""Longer than a Pod takes from its mutating call until a list of the API server shows it."""
-_AGE_US = int(_SETTLED_SECONDS * 1_000_000)
+_AGE_US = int(SETTLED_SECONDS * 1_000_000)
+_CREATION_US = CREATION_SECONDS * 1_000_000
 _ANSWER_SECONDS = 2.7
 """Less than the timeout of the mutating call."""
 _T = TypeVar("_T")
@@ -58,6 +58,7 @@ class SlotNumbers:
         reports: SlotReports,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
+        self.claims = RecentClaims(slots, sleep)
         self._slots = slots
         self._spare = spare
         self._stale: dict[str, CounterPlan] = {}
@@ -70,6 +71,8 @@ class SlotNumbers:
 
     async def take(self, ask: SlotAsk) -> tuple[int, str]:
         """Return a slot, and why it may be a wrong one, "" if it is not."""
+        if self.claims.is_untold and not ask.is_dry_run:
+            return await self._take_in_doubt(ask, _UNKNOWN, is_lost=True)
         try:
             if self._stale and not ask.is_dry_run:
                 await self._forget_stale(ask.owner.uid)
@@ -77,19 +80,33 @@ class SlotNumbers:
         except StoreUnavailableError as error:
             return await self._guess_without_store(ask, _UNKNOWN, str(error))
         if not self._suffices(found):
-            return await self._take_in_doubt(ask, found)
+            is_lost = not found.slot and not ask.is_dry_run and self.claims.knows(ask.plan.service, ask.owner.uid)
+            if is_lost and not self.claims.is_untold:
+                self.claims.on_loss()
+            return await self._take_in_doubt(ask, found, is_lost=is_lost)
         if not ask.is_dry_run:
-            self._reports.on_claimed(ask.plan.service)
+            self._keep(ask, found)
         return found.slot, ""
 
-    async def _take_in_doubt(self, ask: SlotAsk, found: SlotClaim) -> tuple[int, str]:
-        """Return a slot as `take` does, after the cluster has told of an owner that is unknown or has too few slots."""
+    def _keep(self, ask: SlotAsk, found: SlotClaim) -> None:
+        self._reports.on_claimed(ask.plan.service)
+        self.claims.add(ask.plan, ask.owner.uid, HeldSlot(found.slot, ask.claim))
+
+    async def _take_in_doubt(self, ask: SlotAsk, found: SlotClaim, *, is_lost: bool) -> tuple[int, str]:
+        """Return a slot as `take` does, after the cluster has told of an owner that is unknown or has too few slots.
+
+        If the store has lost data, the servers tell it of their claims before it is asked again.
+        """
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                for may_wait in (False, found.slot > 0):  # of an unknown owner, the first list has waited
+                if is_lost:
+                    await self.claims.settle()
+                    found = await self._claim_in(self._slots, ask)
+                # There is time to wait once: after a loss that is over, and of an unknown owner the first list does.
+                for may_wait in (False, found.slot > 0 and not is_lost):
                     if self._suffices(found) or ask.is_dry_run:
                         break
-                    if unread := await self._ask_cluster(ask, found, may_wait=may_wait):
+                    if unread := await self._ask_cluster(ask, found, may_wait=may_wait, has_waited=is_lost):
                         return await self._guess(ask, found, unread)
                     found = await self._claim_in(self._slots, ask)
         except StoreUnavailableError as error:
@@ -100,7 +117,7 @@ class SlotNumbers:
             lost = "the store has lost its owner again"
             return await (self._foresee(ask) if ask.is_dry_run else self._guess_without_store(ask, found, lost))
         if not ask.is_dry_run:
-            self._reports.on_claimed(ask.plan.service)
+            self._keep(ask, found)
         is_exceeded = not self._suffices(found) and not ask.is_dry_run
         return found.slot, f" (beyond the {found.replicas} slots of its owner)" if is_exceeded else ""
 
@@ -131,6 +148,8 @@ class SlotNumbers:
 
     async def _guess(self, ask: SlotAsk, found: SlotClaim, why: str) -> tuple[int, str]:
         """Return a slot without the store or the API server: the one that was found, or the next of this server."""
+        if found.slot and not ask.is_dry_run:
+            self.claims.add(ask.plan, ask.owner.uid, HeldSlot(found.slot, ask.claim))
         if found.slot or self._spare is None:
             return found.slot or 1, f" (a guess: {why})"
         found = await self._claim_in(self._spare, ask)
@@ -140,12 +159,15 @@ class SlotNumbers:
         return found.slot or 1, f" (a guess of this server alone: {why})"
 
     async def _forget_stale(self, owner: str) -> None:
-        """Let both stores list an owner again, some of whose slots only the spare one has given."""
+        """Let both stores list an owner again, some of whose slots only the spare one has given.
+
+        Claims that the store knows stay: their Pods may still be created.
+        """
         plan = self._stale.pop(owner, None)
         if plan is None or self._spare is None:
             return
         try:
-            await self._slots.forget(plan, owner)
+            await self._slots.doubt(plan, owner)
         except StoreUnavailableError:
             self._stale[owner] = plan
             raise
@@ -157,14 +179,14 @@ class SlotNumbers:
     def _suffices(self, found: SlotClaim) -> bool:
         return found.slot > 0 and (self._owners is None or found.slot <= found.replicas)
 
-    async def _ask_cluster(self, ask: SlotAsk, found: SlotClaim, *, may_wait: bool) -> str:
+    async def _ask_cluster(self, ask: SlotAsk, found: SlotClaim, *, may_wait: bool, has_waited: bool) -> str:
         """Tell the store of an owner that it does not know, or that has more slots taken than it should.
 
         Return why that was not possible. Pods of an owner that ask at once share one answer.
         """
         plan, owner, owners = ask.plan, ask.owner, self._owners
         if owners is None:
-            await self._slots.learn(plan, owner.uid, 0, (), 0, is_new=True)
+            await self._slots.learn(plan, owner.uid, 0, (), _CREATION_US, is_new=True)
             return ""
         if found.slot:
             replicas = await self._share((owner.uid, "read"), partial(owners.read_replicas, owner))
@@ -174,26 +196,30 @@ class SlotNumbers:
                 await self._slots.learn(plan, owner.uid, replicas, None, 0)
                 return ""
             if may_wait:
-                await self._sleep(_SETTLED_SECONDS)
+                await self._sleep(SETTLED_SECONDS)
+            self.claims.drop(ask.claim)
             await self._slots.free(plan, owner.uid, [HeldSlot(found.slot, ask.claim)])
         reason = "exceeded" if found.slot else "unknown"
-        return await self._share((owner.uid, reason), partial(self._learn_from_list, owners, ask, reason))
+        learn = partial(self._learn_from_list, owners, ask, reason, has_waited=has_waited)
+        return await self._share((owner.uid, reason), learn)
 
-    async def _learn_from_list(self, owners: SlotOwners, ask: SlotAsk, reason: str) -> str:
+    async def _learn_from_list(self, owners: SlotOwners, ask: SlotAsk, reason: str, *, has_waited: bool) -> str:
         """Learn how many slots an owner has, and which of them its Pods carry; return why that was not possible.
 
-        If the store has lost the owner, it is listed twice: Pods that asked before may not have been created yet.
+        If the store has lost the owner, it is listed twice, unless the Pod has waited: others that asked before may not
+        have been created yet.
         """
         replicas, pods = await asyncio.gather(owners.read_replicas(ask.owner), self._list_held(owners, ask, reason))
-        if reason == "unknown" and pods is not None and pods.pods:
-            await self._sleep(_SETTLED_SECONDS)
+        if reason == "unknown" and not has_waited and pods is not None and pods.pods:
+            await self._sleep(SETTLED_SECONDS)
             pods = await self._list_held(owners, ask, reason)
         if replicas is None:
             return "the API server does not tell how many Pods its owner has"
         if pods is None:
             return "the API server does not list the Pods of its owner"
-        is_new = reason == "unknown"
-        await self._slots.learn(ask.plan, ask.owner.uid, replicas, pods.held, _AGE_US, is_new=is_new)
+        # An unknown owner has no claims but those that servers have told the store again.
+        is_new, age_us = (True, _CREATION_US) if reason == "unknown" else (False, _AGE_US)
+        await self._slots.learn(ask.plan, ask.owner.uid, replicas, pods.held, age_us, is_new=is_new)
         return ""
 
     async def _list_held(self, owners: SlotOwners, ask: SlotAsk, reason: str) -> OwnedPods | None:
