@@ -52,14 +52,18 @@ class SchedulingObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicyRules:
-    """The rules of a policy's services, by service; `daemons` are those for Pods of DaemonSets."""
+    """The rules of a policy's services, by service; `daemons` are those for Pods of DaemonSets.
+
+    `knows_zones`: NUMA zones were listed, or could not be.
+    """
 
     policy: CompiledPolicy | None
+    knows_zones: bool
     services: dict[str, ServiceRules]
     daemons: dict[str, ServiceRules]
 
     @classmethod
-    def from_policy(cls, policy: CompiledPolicy | None) -> "PolicyRules":
+    def from_policy(cls, policy: CompiledPolicy | None, *, knows_zones: bool = True) -> "PolicyRules":
         services = {} if policy is None else policy.services
         stanzas = [
             (name, service.modes.scheduling, service.scheduling)
@@ -68,8 +72,9 @@ class PolicyRules:
         ]
         return cls(
             policy,
-            {stanza[0]: ServiceRules(*stanza) for stanza in stanzas},
-            {stanza[0]: ServiceRules.for_daemons(*stanza) for stanza in stanzas},
+            knows_zones,
+            {stanza[0]: ServiceRules(*stanza, knows_zones=knows_zones) for stanza in stanzas},
+            {stanza[0]: ServiceRules.for_daemons(*stanza, knows_zones=knows_zones) for stanza in stanzas},
         )
 
 
@@ -81,8 +86,11 @@ class Extender:
         policy: Callable[[], CompiledPolicy | None],
         observer: SchedulingObserver,
         now_seconds: Callable[[], float],
+        knows_zones: Callable[[], bool] = lambda: True,
     ) -> None:
+        """Create it. `knows_zones`: NUMA zones were listed, or could not be; before, Pods that need one are refused."""
         self._policy = policy
+        self._knows_zones = knows_zones
         self._observer = observer
         self._rules = PolicyRules.from_policy(None)
         self._now_seconds = now_seconds
@@ -123,7 +131,9 @@ class Extender:
     def find_filters(self, pod: Pod) -> NodeFilters | None:
         """Return the filters of a Pod by the policy in force, None if no node is refused to it."""
         service = self._find_service(pod)
-        return make_filters(pod, service.rules) if service is not None and service.refuses else None
+        if service is None or not service.refuses:
+            return None
+        return make_filters(pod, service.rules, knows_zones=service.knows_zones)
 
     def filter(self, body: bytes) -> bytes:
         """Answer which nodes pass. BadExtenderRequestError: the body is no such request."""
@@ -207,9 +217,9 @@ class Extender:
         return datetime.fromtimestamp(self._now_seconds(), UTC)
 
     def _update_rules(self) -> PolicyRules:
-        policy = self._policy()
-        if policy is not self._rules.policy:
-            self._rules = PolicyRules.from_policy(policy)
+        policy, knows_zones = self._policy(), self._knows_zones()
+        if policy is not self._rules.policy or knows_zones is not self._rules.knows_zones:
+            self._rules = PolicyRules.from_policy(policy, knows_zones=knows_zones)
             self.table.index.keep_nearness(self._rules.services)
             self._verdicts.clear()
             self._by_service.clear()
@@ -226,7 +236,7 @@ class Extender:
         return found
 
     def _make_verdicts(self, pod: Pod, load: PodLoad, service: ServiceRules) -> NodeVerdicts:
-        filters = make_filters(pod, service.rules, load)
+        filters = make_filters(pod, service.rules, load, knows_zones=service.knows_zones)
         if filters.numa is not None or not service.rules.hot.own_demand:
             return NodeVerdicts(filters)
         key = service.service, service.is_for_daemons

@@ -13,7 +13,7 @@ from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.adapters.node_loads import MetricsApiLoads, PrometheusLoads
 from webhook.app.policy_source import FollowedPolicy, follow_policy
-from webhook.app.scheduling.needed_watch import NeededWatch
+from webhook.app.scheduling.needed_watch import NeededWatch, is_tried
 from webhook.app.scheduling.reports import SchedulingReports
 from webhook.app.serving_tls import open_tls
 from webhook.app.supervision import ReadinessLog, run_forever, watch_stop_signals
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
 VERSION = version("podgate")
+_ZONES = "noderesourcetopologies"
 _BODY_SECONDS = 5.0
 _TIMEOUTS = ServerTimeouts(keep_alive_seconds=120.0, drain_seconds=5.0, grace_seconds=2.0, accept_seconds=2.0)
 """The scheduler has few connections, or none: until the Service leaves this replica out, new ones are sent to it."""
@@ -64,7 +65,8 @@ class ExtenderProcess:
         self._node_metrics = kubernetes.NodeMetrics(client)
         self._tls = open_tls(settings, telemetry)
         policy, reports = sources.policies.get_current, SchedulingReports(telemetry, time.time)
-        self._extender = Extender(policy, reports, time.time)
+        # A policy may ask for zones while calls are answered, before the next list.
+        self._extender = Extender(policy, reports, time.time, lambda: is_tried(telemetry.watches.get(_ZONES)))
         table = self._extender.table
         waiting = self._extender.waiting
         telemetry.metrics.scheduling.begin(table.count_nodes_by_source, self._extender.list_services, waiting.__len__)
@@ -156,7 +158,7 @@ class ExtenderProcess:
         client, table, build_reports = self._client, self._extender.table, self._telemetry.build_watch_reports
         pods = kubernetes.WatchedPods(client, SystemClock(), reports=build_reports("pods"), with_system=True)
         nodes = kubernetes.WatchedNodes(client, table.index, reports=build_reports("nodes"))
-        numa = kubernetes.WatchedNumaTopologies(client, table.numa, reports=build_reports("noderesourcetopologies"))
+        numa = kubernetes.WatchedNumaTopologies(client, table.numa, reports=build_reports(_ZONES))
         nominated = table.index.nominated
         claims = kubernetes.WatchedClaims(client, nominated, reports=build_reports("persistentvolumeclaims"))
 
@@ -170,7 +172,7 @@ class ExtenderProcess:
             return NeededWatch(resource, watch, is_needed, lambda: self._telemetry.watches.get(resource))
 
         return (nodes.run, lambda: pods.run(pod_events)), (
-            need("noderesourcetopologies", follow_numa, lambda: self._extender.needs_numa),
+            need(_ZONES, follow_numa, lambda: self._extender.needs_numa),
             need("persistentvolumeclaims", claims.run, lambda: nominated.needs_claims),
         )
 

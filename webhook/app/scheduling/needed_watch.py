@@ -8,6 +8,11 @@ from webhook.core.reporting.status import WatchStatus
 _PERIOD_SECONDS = 0.25
 
 
+def is_tried(status: WatchStatus | None) -> bool:
+    """Return whether the watch with this health has listed once, or could not."""
+    return status is not None and (status.contact_us is not None or bool(status.error))
+
+
 class NeededWatch:
     """Many clusters have no objects of its resource: there it does not run."""
 
@@ -32,6 +37,6 @@ class NeededWatch:
 
     def list_unready(self) -> list[str]:
         """Return why what is needed is not known yet. A list that failed is no reason: the log has it."""
-        status = self._read_status()
-        is_tried = status is not None and (status.contact_us is not None or bool(status.error))
-        return [f"{self._resource} are not listed yet"] if self._is_needed() and not is_tried else []
+        return (
+            [f"{self._resource} are not listed yet"] if self._is_needed() and not is_tried(self._read_status()) else []
+        )

@@ -33,6 +33,7 @@ class NodeRefusal(NamedTuple):
 
 NUMA_RULE = "numa"
 _NO_ZONE = NodeRefusal(NUMA_RULE, "node(s) had no single NUMA zone with the requested cpu and memory")
+_UNLISTED = NodeRefusal(NUMA_RULE, "node(s) had no NUMA zones listed yet")
 _SMALL_ZONES = NodeRefusal(
     NUMA_RULE, "node(s) had only NUMA zones too small for the requested cpu and memory", is_permanent=True
 )
@@ -58,6 +59,8 @@ class NodeFilters(Struct, frozen=True):
     limits: tuple[tuple[int, float, _Limit], ...] = ()
     """Index in `Signals`, the value up to which any Pod passes, and what decides above it."""
     numa: NumaDemand | None = None
+    knows_zones: bool = True
+    """Whether zones were listed: before, it is not known of any node whether it has some."""
 
     def find_refusal(self, row: NodeRow) -> NodeRefusal | None:
         """Return why a node is refused, by the first filter that refuses it; None if it passes."""
@@ -69,7 +72,11 @@ class NodeFilters(Struct, frozen=True):
                     return self._find_permanent(row) or refused
                 if signals[signal] + millis * signals[OF_MILLI] + bytes_ * signals[OF_BYTE] > highest:
                     return self._find_permanent(row) or refused_with_pod
-        if self.numa is not None and row.numa is not None and not self.numa.fits(row.numa):
+        if self.numa is None:
+            return None
+        if not self.knows_zones:
+            return _UNLISTED
+        if row.numa is not None and not self.numa.fits(row.numa):
             return self._find_permanent(row) or _NO_ZONE
         return None
 
@@ -91,7 +98,7 @@ def find_refused(filters: NodeFilters, asked: Iterable[str], rows: Mapping[str, 
     return {name: refusal for name, row in known if (refusal := filters.find_refusal(row)) is not None}
 
 
-def make_filters(pod: Pod, rules: Scheduling, load: PodLoad | None = None) -> NodeFilters:
+def make_filters(pod: Pod, rules: Scheduling, load: PodLoad | None = None, *, knows_zones: bool = True) -> NodeFilters:
     """Return the filters of a Pod by its service's rules, the cheapest first. `load` is its own, if that is known."""
     limits = [_make_limit("unknown", 0.0, _UNKNOWN)] if rules.when_unknown is WhenUnknown.REFUSE else []
     known = estimate_load(pod, rules.estimate) if load is None else load
@@ -104,7 +111,7 @@ def make_filters(pod: Pod, rules: Scheduling, load: PodLoad | None = None) -> No
             signal, _, decides = limits[-1]
             limits[-1] = signal, limit / 2, decides._replace(demand=own[name], refused_with_pod=with_pod)
     demand = NumaDemand.from_pod(pod) if rules.numa is Numa.REQUIRED else None
-    return NodeFilters(tuple(limits), demand if demand is not None and demand.total else None)
+    return NodeFilters(tuple(limits), demand if demand is not None and demand.total else None, knows_zones)
 
 
 def select_counted_load(rules: Scheduling, load: PodLoad) -> PodLoad:

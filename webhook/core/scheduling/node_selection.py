@@ -23,21 +23,22 @@ from webhook.core.scheduling.node_verdicts import NodeVerdicts
 
 
 class ServiceRules(Struct, frozen=True):
-    """The stanza of a service, and its mode: only Enforce refuses nodes."""
+    """The stanza of a service, and its mode: only Enforce refuses nodes. `knows_zones` is as of `NodeFilters`."""
 
     service: str
     mode: Mode
     rules: Scheduling
     is_for_daemons: bool = False
+    knows_zones: bool = True
 
     @classmethod
-    def for_daemons(cls, service: str, mode: Mode, rules: Scheduling) -> "ServiceRules":
+    def for_daemons(cls, service: str, mode: Mode, rules: Scheduling, *, knows_zones: bool = True) -> "ServiceRules":
         """Return the rules of a service for Pods of its DaemonSets: refused, such a Pod would be missing on its node.
 
         A refusal by NUMA zones stays, because the kubelet would fail the Pod for good.
         """
         rules = replace(rules, hot=Hot(), pressure=Pressure(), when_unknown=WhenUnknown.ADMIT)
-        return cls(service, mode, rules, is_for_daemons=True)
+        return cls(service, mode, rules, is_for_daemons=True, knows_zones=knows_zones)
 
     @property
     def refuses(self) -> bool:
@@ -77,7 +78,10 @@ def filter_nodes(
     `candidates` are rows of nodes with Pods that may be there, `freed` those of nodes without Pods that are evicted for
     this one. Both count only in this call.
     """
-    filters = make_filters(pod, service.rules) if verdicts is None else verdicts.filters
+    if verdicts is None:
+        filters = make_filters(pod, service.rules, knows_zones=service.knows_zones)
+    else:
+        filters = verdicts.filters
     found = find_refused(filters, asked, rows) if verdicts is None else verdicts.select_refused(asked)
     full = find_refused(filters, filterfalse(found.__contains__, candidates), candidates)
     if full:
