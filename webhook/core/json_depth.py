@@ -4,6 +4,7 @@ The bounds of msgspec and of the standard library are the interpreter's: some hu
 thousand on another. A decoder with types goes no deeper than they do, so only free values need a bound of our own.
 """
 
+import re
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -15,6 +16,8 @@ DEPTH_MAX = 128
 UNREADABLE_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Raised by msgspec for JSON of another shape, for text that is not UTF-8, and for what is nested too deeply."""
 _NESTED = (dict, list)
+_STRINGS_AND_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_STRING, _OPENING = ord('"'), frozenset(b"[{")
 
 _T = TypeVar("_T")
 
@@ -28,6 +31,35 @@ def bound_depth(value: _T) -> _T:
             return value
         level = list(chain.from_iterable(part.values() if isinstance(part, dict) else part for part in nested))
     raise RecursionError(f"nested deeper than {DEPTH_MAX} levels")
+
+
+def decode_shallow(text: bytes | Raw, kind: type[_T]) -> _T:
+    """Decode text into a type that reads no deeper than DEPTH_MAX levels. What is deeper is left out, as if null."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except RecursionError:  # the decoder checks also what no field reads
+        return msgspec.json.decode(drop_deep(bytes(text)), type=kind)
+
+
+def drop_deep(text: bytes) -> bytes:
+    """Return JSON text with null in the place of lists and mappings below DEPTH_MAX levels."""
+    kept, depth, begun = list[bytes](), 0, 0
+    for found in _STRINGS_AND_BRACKETS.finditer(text):
+        character = text[found.start()]
+        if character == _STRING:
+            continue
+        if character in _OPENING:
+            depth += 1
+            if depth == DEPTH_MAX + 1:
+                kept.append(text[begun : found.start()])
+        else:
+            if depth == DEPTH_MAX + 1:
+                kept.append(b"null")
+                begun = found.end()
+            depth -= 1
+    if depth > DEPTH_MAX:  # it is cut off
+        return text
+    return b"".join((*kept, text[begun:]))
 
 
 class BoundedDecoder(Generic[_T]):

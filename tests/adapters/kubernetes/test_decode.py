@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from tests.harness.nesting import nest
 from webhook.adapters.kubernetes.cluster_facts.decode import decode_fields, decode_items
 from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
 
@@ -41,6 +42,14 @@ def test_an_object_of_a_list_that_cannot_be_read_is_lost_alone() -> None:
     found, lost = decode_items(msgspec.json.encode({"items": items}), ReportedPod)
     assert [pod.metadata.name for pod in found] == ["a", "b"]
     assert lost == {"": "Object missing required field `metadata`", "b status.phase": "Expected `str`, got `array`"}
+
+
+def test_an_object_of_a_list_that_is_nested_deeply_hides_no_other_one() -> None:
+    deep = f'{{"metadata": {{"name": "deep", "managedFields": {nest(9_000)}}}}}'
+    items = f'[{deep}, {{"metadata": 7}}, {{"metadata": {{"name": "b"}}}}]'
+    found, lost = decode_items(f'{{"items": {items}}}'.encode(), ReportedPod)
+    assert [pod.metadata.name for pod in found] == ["deep", "b"]
+    assert lost == {"": "Object missing required field `metadata`"}
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"items": 3}'])

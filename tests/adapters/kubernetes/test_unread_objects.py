@@ -21,6 +21,7 @@ from tests.harness.fake_apiserver import (
     FakeApiServer,
     wait_until,
 )
+from tests.harness.nesting import nest
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.kubernetes import (
     ApiTiming,
@@ -38,7 +39,9 @@ from webhook.adapters.kubernetes import (
     WatchedPods,
 )
 from webhook.adapters.kubernetes.api.collection import list_objects
+from webhook.adapters.kubernetes.api.objects import Listed, Namespace
 from webhook.adapters.kubernetes.api.requests import GarbledError
+from webhook.adapters.kubernetes.api.unread_objects import decode_list
 from webhook.adapters.kubernetes.namespaces import _NAMESPACES
 from webhook.core.controller.held_controller import ControllerReference
 from webhook.core.kubernetes.pod import Pod
@@ -408,3 +411,26 @@ async def test_object_without_a_name_cannot_be_left_out(fake: FakeApiServer, cli
     watch_nodes(client, loops, reported)
     await wait_until(lambda: bool(reported.troubles))
     assert "not understood, and without a name" in reported.troubles[0]
+
+
+@pytest.mark.parametrize("is_bad_first", [True, False])
+@pytest.mark.parametrize("is_both", [True, False])
+def test_an_object_that_is_nested_deeply_is_read_beside_one_that_cannot_be(
+    *, is_bad_first: bool, is_both: bool
+) -> None:
+    """Deep is what nobody reads, here in one that is good and maybe in the one that is not."""
+    deep = f', "managedFields": {nest(9_000)}'
+    good = f'{{"metadata": {{"name": "good", "labels": {{"a": "]}}"}}{deep}}}}}'
+    bad = f'{{"metadata": {{"name": "bad", "labels": 1{deep if is_both else ""}}}}}'
+    items = [bad, good] if is_bad_first else [good, bad]
+    body = f'{{"items": [{", ".join(items)}], "metadata": {{"resourceVersion": "7"}}}}'
+    found, unread = decode_list(body.encode(), Listed[Namespace], Namespace)
+    assert [item.metadata.labels for item in found.items or ()] == [{"a": "]}"}]
+    assert found.metadata.resource_version == "7"
+    assert [(item.name, "labels" in item.reason) for item in unread] == [("bad", True)]
+
+
+@pytest.mark.parametrize("body", [nest(9_000, "[", ""), nest(9_000), nest(9_000, "", "]")])
+def test_nesting_that_is_no_list_of_objects_is_not_understood(body: str) -> None:
+    with pytest.raises(GarbledError):
+        decode_list(body.encode(), Listed[Namespace], Namespace)

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from tests.adapters.kubernetes.watching import Loops, Reported
 from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, drop, hang, refuse, say, wait_until
+from tests.harness.nesting import nest
 from webhook.adapters.kubernetes.api import requests
 from webhook.adapters.kubernetes.api.client import connect
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot
@@ -92,6 +93,30 @@ async def test_list_is_followed_by_every_change(fake: FakeApiServer, watching: F
     await wait_until(lambda: watching.names == {"orders": {}})
     assert fake.verbs() == ["list", "watch"]
     assert watching.troubles == []
+
+
+def nest_fields(name: str, version: int) -> str:
+    """Return an object whose managedFields, which nobody reads, are nested as deeply as an API server takes them."""
+    fields = nest(9_000, '{"f:a":', "}")
+    metadata = f'{{"name": "{name}", "resourceVersion": "{version}", "managedFields": [{{"fieldsV1": {fields}}}]}}'
+    return f'{{"kind": "Namespace", "metadata": {metadata}}}'
+
+
+async def test_an_object_that_is_nested_deeply_hides_no_other_one(
+    fake: FakeApiServer, follow: Callable[..., Follower]
+) -> None:
+    items = f'[{nest_fields("deep", 90)}, {{"metadata": {{"name": "other"}}}}]'
+    listed = f'{{"metadata": {{"resourceVersion": "{fake.revision}"}}, "items": {items}}}'
+    fake.fail_next("list", say(listed.encode()))
+    watching = follow()
+    await wait_until(lambda: len(fake.watching) == 1)
+    assert watching.names == {"deep": {}, "other": {}}
+    fake.send(f'{{"type": "ADDED", "object": {nest_fields("deeper", fake.revision + 1)}}}\n'.encode())
+    fake.put(NAMESPACES, "orders")
+    await wait_until(lambda: "orders" in watching.names)
+    assert watching.names == {"deep": {}, "other": {}, "deeper": {}, "orders": {}}
+    assert fake.verbs() == ["list", "watch"]
+    assert (watching.troubles, watching.unread) == ([], {})
 
 
 async def test_watch_begins_at_the_version_of_a_consistent_list(fake: FakeApiServer, watching: Follower) -> None:

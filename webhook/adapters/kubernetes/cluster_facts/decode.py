@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from webhook.adapters.kubernetes.api.field_faults import EACH, has_child, list_children, parse_path, split_fault
-from webhook.core.json_depth import UNREADABLE_JSON, bound_depth
+from webhook.core.json_depth import UNREADABLE_JSON, bound_depth, decode_shallow
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ def decode_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str
 def decode_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, str]]:
     """Return the objects of a list, and the fields left out of them. UNREADABLE_JSON: it is no list."""
     found, lost = [], {}
-    for item in msgspec.json.decode(body, type=_Items).items or ():
+    for item in decode_shallow(body, _Items).items or ():
         try:
             decoded, fields = decode_fields(item, kind)
         except UNREADABLE_JSON as error:
