@@ -95,6 +95,7 @@ soak: setup
 	PODGATE_TEST_CHAOS=600 PODGATE_TEST_CHAOS_FORM=long-cluster $(BIN)/pytest -s tests/chaos/test_chaos.py
 	PODGATE_TEST_PLANTED=all $(BIN)/pytest -s tests/chaos/test_planted.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
+	PODGATE_TEST_UPGRADE=soak $(BIN)/pytest tests/cluster/test_upgrade.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest tests/cluster/test_certificates.py -k "under_load or two_controllers"
 	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli tests/certs tests/controller tests/commands tests/fallback --ignore tests/core/admission/test_pairs.py --ignore tests/core/admission/test_document_pairs.py --ignore tests/fallback/test_fallback_bound.py
 	PODGATE_TEST_REDIS=all $(BIN)/pytest tests/app tests/cli/test_demo.py tests/cluster/test_shared_redis.py tests/commands/test_remote_server.py

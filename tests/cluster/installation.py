@@ -110,6 +110,10 @@ class Installation:
         for rights in (CONTROLLER_RBAC, CONTROLLER_WEBHOOKS_RBAC, CONTROLLER_RETRIES_RBAC, CERTIFICATES_RBAC):
             self.plane.apply_file(rights)
         self.plane.apply_file(CONTROLLER_ROLLOUT_RBAC)
+        return self.launch_controller(*arguments)
+
+    def launch_controller(self, *arguments: str) -> Server:
+        """Start a controller with the rights that its account has, and wait until it listens."""
         controller_flags = (
             "--kubeconfig",
             self.kubeconfig(account=CONTROLLER_ACCOUNT),

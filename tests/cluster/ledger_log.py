@@ -37,10 +37,11 @@ class LedgerState:
 
 
 class LedgerLog:
-    """The states of the ledgers of some tags, each as it changes, recorded while it is entered."""
+    """The states of the ledgers of some tags, each as it changes, recorded while it is entered, and at its exit."""
 
     def __init__(self, server: RedisServer, *tags: str) -> None:
         self.states: list[LedgerState] = []
+        self._last: dict[str, Mapping[str, int]] = {}
         self._server = server
         self._tags = tags
         self._is_over = threading.Event()
@@ -53,16 +54,19 @@ class LedgerLog:
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
         self._thread.join()
+        self._record_changes()  # of the last moment
 
     def _record(self) -> None:
-        last: dict[str, Mapping[str, int]] = {}
         while not self._is_over.wait(_PAUSE_SECONDS):
-            for tag in self._tags:
-                try:
-                    found = self._server.cli("EVAL", _SCRIPT, 0, f"podgate:{{{tag}}}:v1:default:pod:*")
-                except (redis.RedisError, OSError):
-                    continue  # it was killed, and starts again
-                charges = dict(zip((uid.decode() for uid in found[::2]), map(int, found[1::2]), strict=True))
-                if charges != last.get(tag):
-                    last[tag] = charges
-                    self.states.append(LedgerState(time.time(), tag, charges))
+            self._record_changes()
+
+    def _record_changes(self) -> None:
+        for tag in self._tags:
+            try:
+                found = self._server.cli("EVAL", _SCRIPT, 0, f"podgate:{{{tag}}}:v1:default:pod:*")
+            except (redis.RedisError, OSError):
+                continue  # it was killed, and starts again
+            charges = dict(zip((uid.decode() for uid in found[::2]), map(int, found[1::2]), strict=True))
+            if charges != self._last.get(tag):
+                self._last[tag] = charges
+                self.states.append(LedgerState(time.time(), tag, charges))

@@ -28,9 +28,11 @@ class Site:
     plane: ControlPlane
     folder: Path
     load_balancer: LoadBalancer
+    source: Path = manifests.FOLDER
+    """The manifests, of this tree or of another release."""
 
     def __post_init__(self) -> None:
-        shutil.copytree(manifests.FOLDER, self.folder / "manifests")
+        shutil.copytree(self.source, self.folder / "manifests")
         (self.folder / "bin").mkdir()
         (self.folder / "bin/kubectl").symlink_to(binaries().kubectl)
 
