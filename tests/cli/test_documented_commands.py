@@ -26,6 +26,7 @@ VERBS = {
             "debug",
             "delete",
             "describe",
+            "diff",
             "edit",
             "explain",
             "get",

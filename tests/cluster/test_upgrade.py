@@ -23,7 +23,18 @@ from tests.cluster.ledger_log import LedgerLog
 from tests.cluster.queue import is_gated
 from tests.cluster.releases import Operator, Release, operate
 from tests.cluster.server import Server
-from tests.cluster.upgrade_load import AMPLE, APPS, BROKEN, NAMESPACES, POLICY, QUEUED, SCARCE, TAGS, UpgradeLoad
+from tests.cluster.upgrade_load import (
+    AMPLE,
+    APPS,
+    BROKEN,
+    DENIALS,
+    NAMESPACES,
+    POLICY,
+    QUEUED,
+    SCARCE,
+    TAGS,
+    UpgradeLoad,
+)
 from tests.harness.revisions import ROOT
 from tests.redis_servers import RedisServer
 
@@ -92,6 +103,7 @@ def assert_right(op: Operator, load: UpgradeLoad) -> None:
     assert load.failures == []
     assert load.list_failed_creations() == []
     assert load.list_wrong_counts() == []
+    assert {key.partition(":")[0] for key in load.denied} == DENIALS.keys(), "each limit was reached"
     pods = [pod for namespace in NAMESPACES for pod in op.installation.pods(namespace)]
     assert not any(is_gated(pod) for pod in pods)
     live = [pod for pod in op.installation.pods(APPS) if "deletionTimestamp" not in pod["metadata"]]
