@@ -12,6 +12,7 @@ import yaml
 from tests.chart.programs import helm
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.binaries import binaries
+from tests.cluster.go_programs import NO_COLLECTIONS
 
 Json = dict[str, Any]
 
@@ -39,6 +40,7 @@ _LABELS_OF_HELM = {
 def run_helm(*arguments: str | Path, home: Path, kubeconfig: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run Helm in the chart's namespace, with a home of its own."""
     variables = {"HOME": str(home), "PATH": os.defpath, "KUBECONFIG": str(kubeconfig or home / "no-kubeconfig")}
+    variables |= NO_COLLECTIONS
     return subprocess.run(
         [helm(), "--namespace", NAMESPACE, *arguments], env=variables, check=False, capture_output=True, text=True
     )
@@ -75,7 +77,7 @@ def render_kustomization(way: str) -> list[Json]:
 @cache
 def _run_kustomize(folder: str) -> list[Json]:
     command = (binaries().kubectl, "kustomize", CHART.parent / folder)
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, env={**os.environ, **NO_COLLECTIONS}, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return documents(done.stdout)
 

@@ -9,6 +9,9 @@ import click
 from tests.cluster.binaries import cache
 from tests.cluster.toolchain import BUILD_FLAGS, build, go, hold_lock
 
+NO_COLLECTIONS = {"GOGC": "off"}
+"""Environment of a program that soon ends: its end frees the memory, and it need not collect garbage before."""
+
 
 def go_program(module: Path, package: str) -> Path:
     """Return the program of a package in `module`, or of one that its go.mod pins; the first call builds it."""

@@ -12,6 +12,7 @@ import yaml
 from tests.cluster.api import Api
 from tests.cluster.certificates import ClusterAuthority
 from tests.cluster.components import Ports, kubeconfig, write_json
+from tests.cluster.go_programs import NO_COLLECTIONS
 
 _RBAC, _ADMISSION = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
 _RESOURCES = {
@@ -89,6 +90,7 @@ class Access:
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as the administrator, or with the given kubeconfig."""
         variables = {"KUBECONFIG": str(kubeconfig or self.kubeconfig), "HOME": str(self.folder), "PATH": os.defpath}
+        variables |= NO_COLLECTIONS
         done = subprocess.run(
             [self._kubectl, *arguments], input=input, env=variables, check=False, capture_output=True, text=True
         )

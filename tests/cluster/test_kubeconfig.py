@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.cluster.binaries import binaries
+from tests.cluster.go_programs import NO_COLLECTIONS
 from webhook.adapters.kubernetes.api.kubeconfig_document import load_kubeconfig
 from webhook.adapters.kubernetes.api.proxy import find_proxy
 from webhook.errors import UserError
@@ -28,7 +29,7 @@ CASES = 24
 
 def kubectl(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(binaries().kubectl), *arguments]
-    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    return subprocess.run(command, env=environment | NO_COLLECTIONS, check=False, capture_output=True, text=True)
 
 
 # Several files

@@ -1,5 +1,6 @@
 """The shipped kustomizations: built by `podgate install` as by kubectl, and accepted by a real API server."""
 
+import os
 import subprocess
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +11,7 @@ import yaml
 from tests.cluster import manifests
 from tests.cluster.binaries import binaries
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.go_programs import NO_COLLECTIONS
 from webhook.core.installation.objects import ObjectReference, is_namespaced
 
 OVERLAYS = sorted(f"overlays/{path.name}" for path in (manifests.FOLDER / "overlays").iterdir())
@@ -23,7 +25,8 @@ def index_by_reference(objects: Iterable[dict[str, Any]]) -> dict[ObjectReferenc
 @pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
 def test_install_builds_what_kubectl_builds(kustomization: str) -> None:
     command = [binaries().kubectl, "kustomize", manifests.FOLDER / kustomization]
-    printed = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    environment = {**os.environ, **NO_COLLECTIONS}
+    printed = subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout
     assert index_by_reference(manifests.build_kustomization(kustomization)) == index_by_reference(
         yaml.safe_load_all(printed)
     )

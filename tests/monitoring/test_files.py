@@ -1,6 +1,7 @@
 """The other files of manifests/monitoring: dashboards, monitors, and what kustomize makes of them."""
 
 import json
+import os
 import re
 import subprocess
 from typing import Any
@@ -10,6 +11,7 @@ import yaml
 
 from tests.cluster import manifests
 from tests.cluster.binaries import binaries
+from tests.cluster.go_programs import NO_COLLECTIONS
 from tests.monitoring.dashboards import DATA_SOURCE, FILES, dashboards, panels, queries
 from tests.monitoring.rule_files import FOLDER, metrics, rules
 from webhook.adapters.metrics.families import FAMILIES
@@ -55,7 +57,8 @@ def test_query_uses_known_metrics_and_the_interval_of_its_dashboard(place: str, 
 
 
 def test_kustomize_makes_config_maps_that_grafana_finds() -> None:
-    done = subprocess.run([binaries().kubectl, "kustomize", FOLDER], check=True, capture_output=True, text=True)
+    command, environment = [binaries().kubectl, "kustomize", FOLDER], {**os.environ, **NO_COLLECTIONS}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     objects = list(yaml.safe_load_all(done.stdout))
     assert {document["metadata"]["namespace"] for document in objects} == {"podgate-system"}
     config_maps = [document for document in objects if document["kind"] == "ConfigMap"]
