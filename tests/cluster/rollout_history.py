@@ -24,6 +24,13 @@ def policy_text(pods: int, stanza: str = "") -> str:
 OPERATOR_ROLE = str(Path(__file__).parents[2] / "manifests/base/13-rbac-policy-operator.yaml")
 
 
+def delete_history(plane: ControlPlane) -> None:
+    """Delete all ConfigMaps and documents of policies."""
+    plane.delete(
+        f"/api/v1/namespaces/{NAMESPACE}/configmaps", f"/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions"
+    )
+
+
 class Cluster:
     """A cluster whose leader has written a history, and is away."""
 

@@ -16,7 +16,7 @@ from tests.cluster.console_session import ConsoleSession, open_session
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.forwarded_pods import LISTS, grant
 from tests.cluster.override_rights import CHANGE_OVERRIDES, CREATE_CONFIG_MAPS, OVERRIDES, READ_POLICY
-from tests.cluster.rollout_history import GOVERNED, OPERATOR_ROLE, Cluster, policy_text
+from tests.cluster.rollout_history import GOVERNED, OPERATOR_ROLE, Cluster, delete_history, policy_text
 from tests.harness.server_process import Files, run_server
 from webhook.console.registry import list_acts
 from webhook.core.admission.mutation import QUEUE_GATE
@@ -70,8 +70,7 @@ def plane(api_alone: ControlPlane) -> Iterator[ControlPlane]:
     try:
         yield api_alone
     finally:
-        for kind in ("configmaps", "controllerrevisions"):
-            api_alone.kubectl("delete", kind, "--all", "-n", NAMESPACE)
+        delete_history(api_alone)
         api_alone.delete(*(f"{_PODS}/{name}?gracePeriodSeconds=0" for name in ("web-0", "web-1")))
 
 

@@ -12,7 +12,7 @@ from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import install_podgate
-from tests.cluster.rollout_history import GOVERNED, HEAD, OPERATOR_ROLE, Cluster, policy_text
+from tests.cluster.rollout_history import GOVERNED, HEAD, OPERATOR_ROLE, Cluster, delete_history, policy_text
 from tests.redis_servers import RedisServer
 from webhook.core.document.configmap import LAST_GOOD, NAME, ROLLOUT_STATE
 from webhook.core.document.loading import compute_hash
@@ -35,8 +35,7 @@ def cluster(api_alone: ControlPlane) -> Iterator[Cluster]:
     try:
         yield Cluster(api_alone)
     finally:
-        for kind in ("configmaps", "controllerrevisions"):
-            api_alone.kubectl("delete", kind, "--all", "-n", NAMESPACE)
+        delete_history(api_alone)
 
 
 def test_a_rollback_without_a_controller_pins_the_revision_before(cluster: Cluster) -> None:
@@ -81,30 +80,27 @@ def test_a_rollback_without_a_controller_pins_the_revision_before(cluster: Clust
 
 
 def test_the_drill_puts_the_former_policy_back_on_all_servers(
-    plane: ControlPlane, identities: Identities, a_redis: RedisServer
+    cluster: Cluster, identities: Identities, a_redis: RedisServer
 ) -> None:
     """Two policies, the second one is bad, and no controller runs: one command, and every server follows."""
     arguments = ("--drain", "0s", "--store", a_redis.url)
-    with install_podgate(plane, identities.files, BAD, ["shop"], servers=2, arguments=arguments) as installation:
-        cluster = Cluster(plane)
-        try:
-            cluster.write(RolloutState(B), FIRST, SECOND)
-            installation.wait_for_policy(BAD)
-            servers = [f"--server=http://{server.plain}" for server in installation.servers]
-            done = cluster.podgate("rollback", "--reason", "INC-1", *servers)
-            assert done.code == 0, done.err + done.out
-            assert done.out.splitlines()[-1] == "servers: 2 of 2 follow"
-            assert cluster.read().stable == B
-            assert {server.status()["policy"]["hash"] for server in installation.servers} == {B}
-            installation.apply_policy(SECOND.replace("pods: 20", "pods: 3"))
-            restarted = installation.servers[0]
-            installation.stop_server(restarted)
-            installation.start_server(*arguments)
-            installation.wait_for_policy(SECOND)
-            assert installation.read_stored(NAME) == SECOND.replace("pods: 20", "pods: 3")
-        finally:
-            for kind in ("configmaps", "controllerrevisions"):
-                plane.kubectl("delete", kind, "--all", "-n", NAMESPACE)
+    with install_podgate(
+        cluster.plane, identities.files, BAD, ["shop"], servers=2, arguments=arguments
+    ) as installation:
+        cluster.write(RolloutState(B), FIRST, SECOND)
+        installation.wait_for_policy(BAD)
+        servers = [f"--server=http://{server.plain}" for server in installation.servers]
+        done = cluster.podgate("rollback", "--reason", "INC-1", *servers)
+        assert done.code == 0, done.err + done.out
+        assert done.out.splitlines()[-1] == "servers: 2 of 2 follow"
+        assert cluster.read().stable == B
+        assert {server.status()["policy"]["hash"] for server in installation.servers} == {B}
+        installation.apply_policy(SECOND.replace("pods: 20", "pods: 3"))
+        restarted = installation.servers[0]
+        installation.stop_server(restarted)
+        installation.start_server(*arguments)
+        installation.wait_for_policy(SECOND)
+        assert installation.read_stored(NAME) == SECOND.replace("pods: 20", "pods: 3")
 
 
 def test_a_candidate_is_paused_promoted_and_compared(cluster: Cluster) -> None:
