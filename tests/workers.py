@@ -56,6 +56,17 @@ LONGEST_FIRST = (
 )
 """Groups that would otherwise end last, alone on the machine."""
 
+API_ALONE = frozenset(
+    f"tests/cluster/test_{name}.py"
+    for name in (
+        *("api_types", "apiserver_files", "behind_a_proxy", "check_replicas", "console", "console_acts"),
+        *("controller_restarts", "event_limits", "lease", "left_out_calls", "limit_range", "policy_suggest"),
+        *("port_forward", "rollout_commands", "rollout_objects", "server_leases", "service_statuses"),
+        *("slot_owners", "slot_watch", "two_clusters"),
+    )
+)
+"""Modules that share the API server alone, while the others of `tests/cluster` share a whole cluster."""
+
 _CLUSTER = "tests/cluster"
 
 
@@ -68,9 +79,10 @@ def group_of(nodeid: str) -> str:
 class ModuleScheduling(LoadScopeScheduling):
     """Schedules whole modules in the order of LONGEST_FIRST.
 
-    Each worker that runs a module of `tests/cluster` starts a cluster for it. So half of the workers take those modules
-    first, and the other half takes them last. A worker starts a test only when it has the next one, so a worker with a
-    long module gets a short one as the next.
+    Each worker that runs a module of `tests/cluster` starts a cluster for it, or an API server alone, and keeps it in
+    that folder. So half of the workers take those modules first, each of them one kind while there are any, and the
+    other half takes them last. A worker starts a test only when it has the next one, so a worker with a long module
+    gets a short one as the next.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -89,10 +101,11 @@ class ModuleScheduling(LoadScopeScheduling):
 
 
 def _select_groups(node: WorkerController, groups: Iterable[str]) -> list[str]:
-    """Return the groups of the worker's half, or all groups if none of its half is left."""
+    """Return the groups of the worker's kind, else those of its half, else all groups."""
     everything = list(groups)
-    takes_clusters = int(node.gateway.id.removeprefix("gw")) % 2 == 0
-    return [group for group in everything if group.startswith(_CLUSTER) == takes_clusters] or everything
+    number = int(node.gateway.id.removeprefix("gw"))
+    half = [group for group in everything if group.startswith(_CLUSTER) == (number % 2 == 0)] or everything
+    return [group for group in half if (group in API_ALONE) == (number % 4 == 2)] or half
 
 
 def _choose_first(groups: list[str]) -> str:

@@ -1,6 +1,5 @@
 """Events on a real API server, with the rights of the manifests: kubectl shows each once."""
 
-import asyncio
 import json
 from collections import Counter
 from typing import Any
@@ -10,12 +9,8 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import POLICY, Installation, install_podgate
 from tests.cluster.server import Server
-from tests.harness.fake_apiserver import wait_until
 from tests.redis_servers import RedisServer
-from webhook.adapters.kubernetes import EventSender, connect
-from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, clip_note
 from webhook.core.document import configmap
-from webhook.ports import WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -134,36 +129,3 @@ def test_overrides_results_are_events_of_their_config_map(plane: ControlPlane, i
         finally:
             plane.kubectl("delete", "configmap", configmap.OVERRIDES, "-n", NAMESPACE)
         assert override_event["note"] == "service counted: quotaFactor: 3 until 2999-01-01T00:00:00Z: INC-1"
-
-
-async def test_largest_event_is_accepted_and_a_terminating_namespace_accepts_none(
-    api_alone: ControlPlane, identities: Identities
-) -> None:
-    results: list[str] = []
-    errors: list[str] = []
-    reports = WatchReports(lambda: None, errors.append, lambda _: None)
-    with install_podgate(api_alone, identities.files, QUOTA, ["events-going"], servers=0) as installation:
-        async with await connect(installation.kubeconfig()) as client:
-            sender = EventSender(client, "i" * 300, reports=reports, on_result=results.append)
-            sending = asyncio.create_task(sender.run())
-
-            async def send_event(occasion: str) -> str:
-                regarding = Regarding("apps/v1", "ReplicaSet", "events-going", "a" * 63 + ("." + "a" * 62) * 3, "uid")
-                note = clip_note("\u00fc" * 2000)
-                assert sender.offer(
-                    Happening(regarding, EventType.WARNING, "QuotaExceeded", "CreatePod", note, occasion, 1)
-                )
-                expected_count = len(results) + 1
-                await wait_until(lambda: len(results) == expected_count)
-                return results[-1]
-
-            assert [await send_event("1"), await send_event("1"), await send_event("2")] == [
-                "written",
-                "known",
-                "written",
-            ]
-            # Without a namespace controller the namespace stays terminating.
-            await asyncio.to_thread(api_alone.kubectl, "delete", "namespace", "events-going", "--wait=false")
-            assert await send_event("3") == "dropped"
-            assert errors == []
-            sending.cancel()

@@ -1,23 +1,16 @@
-"""Pods of variants on the real control plane: what the scheduler says, how they are evicted, who holds slots."""
+"""Pods of variants on the real control plane: what the scheduler says, and how they are evicted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 from kubernetes_asyncio.client import ApiClient
 
 from tests.cluster.controlplane import ControlPlane
-from tests.controller.controller_simulation import NO_REPORTS, WITHOUT_DELAYS
-from tests.controller.shares.variant_cluster import FakeOwners, FakeSlots, compile_shares
-from tests.timeouts import HANG_SECONDS
+from tests.controller.shares.variant_cluster import compile_shares
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.fixed import FixedNamespaces
-from webhook.adapters.kubernetes import KubernetesEvictions, WatchedPods, connect
-from webhook.controller.pod_lifecycle import PodTracker
-from webhook.controller.reports import ControllerReports
-from webhook.controller.shares.slot_reconciler import SlotReconciler
-from webhook.controller.shares.variant_pods import VariantPods
+from webhook.adapters.kubernetes import KubernetesEvictions, connect
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.ownership import parse_moment_us
 from webhook.core.pods.variant_pod import VariantPod, read_variant_pod
@@ -27,13 +20,10 @@ Json = dict[str, Any]
 SPACE = "variant-pods"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 BUDGETS = f"/apis/policy/v1/namespaces/{SPACE}/poddisruptionbudgets"
-WATCHED = "variant-watch"
-"""The namespace of the policy whose Pods are watched."""
-WATCHED_PODS = f"/api/v1/namespaces/{WATCHED}/pods"
 NOWHERE = {"nodeSelector": {"kind": "spot"}}
 GATE = {"schedulingGates": [{"name": "example.com/other"}]}
 JSON_PATCH = "application/json-patch+json"
-SHARES = compile_shares(namespace=WATCHED)
+SHARES = compile_shares(namespace=SPACE)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -200,51 +190,3 @@ async def test_an_evicted_pod_of_a_job_counts_as_failed_unless_its_policy_ignore
     uid = first["metadata"]["uid"]
     plane.wait(lambda: [pod for pod in list_pods() if pod["metadata"]["uid"] != uid], "another Pod of the Job")
     assert plane.api.get(f"{jobs}/{name}")["status"].get("failed", 0) == (0 if ignores else 1)
-
-
-# --- slots ---
-
-
-def ignore(*_: Any) -> None:
-    """Take no notice."""
-
-
-async def wait_until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(HANG_SECONDS):
-        while not holds():  # noqa: ASYNC110  the watch sets no event
-            await asyncio.sleep(0.05)
-
-
-async def test_the_watch_tells_the_store_who_holds_which_slot(api_alone: ControlPlane) -> None:
-    """On an API server without controllers: its Pods may be of owners that do not exist."""
-    api_alone.kubectl("create", "namespace", WATCHED)
-    api_alone.kubectl("create", "serviceaccount", "default", "-n", WATCHED)
-    for slot in (1, 2, 3):
-        create(api_alone, build(f"p{slot}", slot, owner="rs"), WATCHED_PODS)
-    clock, store = SystemClock(), FakeSlots()
-    reconciler = SlotReconciler(store, FakeOwners(rs=5), clock, lambda: SHARES, WITHOUT_DELAYS)
-    observer = VariantPods(reconciler, clock.now_us)
-    async with await connect(api_alone.kubeconfig) as client:
-        watch = WatchedPods(client, clock, reports=NO_REPORTS)
-        reports = ControllerReports(*(ignore for _ in ControllerReports.__dataclass_fields__))
-        tracker = PodTracker(
-            *(lambda: SHARES, FixedNamespaces(), clock, lambda: watch.continuity, reports), (observer,)
-        )
-        tasks = [asyncio.create_task(loop) for loop in (watch.run(tracker), reconciler.run())]
-        try:
-            await wait_until(lambda: store.held.get("rs") == {"c-p1": 1, "c-p2": 2, "c-p3": 3})
-            await wait_until(lambda: ("learn", "rs", 5, [1, 2, 3], 60) in store.told)
-            failed = [{"op": "replace", "path": "/status/phase", "value": "Failed"}]
-            api_alone.api.request("PATCH", f"{WATCHED_PODS}/p1/status", failed, JSON_PATCH)
-            api_alone.api.request("DELETE", f"{WATCHED_PODS}/p2")
-            create(api_alone, build("p4", 4, owner="rs"), WATCHED_PODS)
-            await wait_until(lambda: store.held.get("rs") == {"c-p3": 3, "c-p4": 4})
-            for name in ("p3", "p4"):
-                api_alone.api.request("DELETE", f"{WATCHED_PODS}/{name}")
-            await wait_until(lambda: store.held.get("rs") == {})
-            assert len(observer) == 0
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            api_alone.kubectl("delete", "namespace", WATCHED, "--wait=false")
