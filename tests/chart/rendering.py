@@ -13,6 +13,7 @@ from tests.chart.programs import helm
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.binaries import binaries
 from tests.cluster.go_programs import NO_COLLECTIONS
+from tests.harness.yaml_documents import parse_documents
 
 Json = dict[str, Any]
 
@@ -28,7 +29,6 @@ WAYS = {
 }
 """The kustomizations of the manifests for each way."""
 RELEASE = "podgate"
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _EVERYBODY: list[Json] = [{}]
 _PORTS = {"admission": 8443, "plain": 8081}
 _LABELS_OF_HELM = {
@@ -60,10 +60,6 @@ def refusal(home: Path, *arguments: str | Path) -> str:
     return done.stderr
 
 
-def documents(text: str) -> list[Json]:
-    return [document for document in yaml.load_all(text, _LOADER) if document]
-
-
 def values(way: str) -> tuple[str | Path, ...]:
     """Return Helm's options for a way."""
     return ("--values", _VALUES / f"{way}.yaml")
@@ -79,7 +75,7 @@ def _run_kustomize(folder: str) -> list[Json]:
     command = (binaries().kubectl, "kustomize", CHART.parent / folder)
     done = subprocess.run(command, env={**os.environ, **NO_COLLECTIONS}, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return documents(done.stdout)
+    return parse_documents(done.stdout)
 
 
 def index_comparable(objects: list[Json]) -> dict[str, Json]:

@@ -14,7 +14,6 @@ from tests.chart.rendering import (
     CHART,
     RELEASE,
     WAYS,
-    documents,
     index_comparable,
     refusal,
     render_kustomization,
@@ -22,6 +21,7 @@ from tests.chart.rendering import (
     templates,
     values,
 )
+from tests.harness.yaml_documents import parse_documents
 from webhook import settings
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
@@ -58,7 +58,7 @@ def test_version_is_the_project_version() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_chart_renders_the_objects_of_the_manifests(tmp_path: Path, way: str) -> None:
-    rendered = index_comparable(documents(templates(tmp_path, *values(way))))
+    rendered = index_comparable(parse_documents(templates(tmp_path, *values(way))))
     assert rendered == index_comparable(render_kustomization(way))
 
 
@@ -127,7 +127,7 @@ def test_processes_accept_their_arguments_and_mount_the_files_that_they_read(
         "extender": settings.ExtenderSettings,
     }
     deployments = [
-        document for document in documents(templates(tmp_path, *options)) if document["kind"] == "Deployment"
+        document for document in parse_documents(templates(tmp_path, *options)) if document["kind"] == "Deployment"
     ]
     for pod in (
         deployment["spec"]["template"]["spec"]
@@ -152,7 +152,7 @@ def test_processes_accept_their_arguments_and_mount_the_files_that_they_read(
 
 
 def test_store_credentials_are_mounted_into_servers_and_controllers(tmp_path: Path) -> None:
-    objects = index_comparable(documents(templates(tmp_path, *CREDENTIALS)))
+    objects = index_comparable(parse_documents(templates(tmp_path, *CREDENTIALS)))
     for name in ("podgate", "podgate-controller"):
         pod = objects[f"Deployment podgate-system/{name}"]["spec"]["template"]["spec"]
         [container] = pod["containers"]
@@ -170,7 +170,7 @@ def test_store_credentials_are_mounted_into_servers_and_controllers(tmp_path: Pa
 def test_network_policy_admits_the_named_peers(tmp_path: Path) -> None:
     peers = {"admissionFrom": [{"ipBlock": {"cidr": "10.0.0.10/32"}}], "metricsFrom": [{"podSelector": {}}]}
     (tmp_path / "values.yaml").write_text(json.dumps({"networkPolicy": peers}))
-    objects = index_comparable(documents(templates(tmp_path, "--values", tmp_path / "values.yaml")))
+    objects = index_comparable(parse_documents(templates(tmp_path, "--values", tmp_path / "values.yaml")))
     rules = objects["NetworkPolicy podgate-system/podgate"]["spec"]["ingress"]
     assert [(port["port"], peer) for port, peer in rules] == [
         (8081, {"podSelector": {}}),
@@ -180,8 +180,8 @@ def test_network_policy_admits_the_named_peers(tmp_path: Path) -> None:
 
 def test_quota_admits_only_priority_classes_of_the_system(tmp_path: Path) -> None:
     name = "ResourceQuota podgate-system/podgate-critical-pods"
-    assert name in index_comparable(documents(templates(tmp_path)))
-    assert name not in index_comparable(documents(templates(tmp_path, "--set", "priorityClassName=mine")))
+    assert name in index_comparable(parse_documents(templates(tmp_path)))
+    assert name not in index_comparable(parse_documents(templates(tmp_path, "--set", "priorityClassName=mine")))
 
 
 def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
         },
     }
     (tmp_path / "values.yaml").write_text(json.dumps(given))
-    objects = index_comparable(documents(templates(tmp_path, *REDIS, "--values", tmp_path / "values.yaml")))
+    objects = index_comparable(parse_documents(templates(tmp_path, *REDIS, "--values", tmp_path / "values.yaml")))
     for part, name in (("server", "podgate"), ("controller", "podgate-controller")):
         template = objects[f"Deployment podgate-system/{name}"]["spec"]["template"]
         assert template["metadata"]["annotations"] == {"team": part}
@@ -216,7 +216,7 @@ def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
 
 def test_monitors_and_rules_have_the_labels_that_prometheus_selects(tmp_path: Path) -> None:
     given = "monitoring.monitors=true,monitoring.rules=true,monitoring.labels.release=prometheus"
-    rendered = documents(templates(tmp_path, "--set", given))
+    rendered = parse_documents(templates(tmp_path, "--set", given))
     labels = {
         document["kind"]: document["metadata"]["labels"]
         for document in rendered
@@ -229,7 +229,9 @@ def test_monitors_and_rules_have_the_labels_that_prometheus_selects(tmp_path: Pa
 def test_alerts_link_to_the_runbook_that_the_pager_reaches(tmp_path: Path) -> None:
     given = "monitoring.rules=true,monitoring.runbookUrl=https://wiki.example/runbook"
     [rules] = [
-        document for document in documents(templates(tmp_path, "--set", given)) if document["kind"] == "PrometheusRule"
+        document
+        for document in parse_documents(templates(tmp_path, "--set", given))
+        if document["kind"] == "PrometheusRule"
     ]
     alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
     links = {alert["annotations"]["runbook_url"].partition("#")[0] for alert in alerts}
@@ -237,10 +239,10 @@ def test_alerts_link_to_the_runbook_that_the_pager_reaches(tmp_path: Path) -> No
 
 
 def test_policy_is_rendered_only_on_request(tmp_path: Path) -> None:
-    assert "ConfigMap podgate-system/podgate-policy" not in index_comparable(documents(templates(tmp_path)))
+    assert "ConfigMap podgate-system/podgate-policy" not in index_comparable(parse_documents(templates(tmp_path)))
     (tmp_path / "policy.yaml").write_text("kind: Policy\nservices:\n- name: one\n")
     document = ("--set", "policy.create=true", "--set-file", f"policy.document={tmp_path / 'policy.yaml'}")
-    objects = index_comparable(documents(templates(tmp_path, *document)))
+    objects = index_comparable(parse_documents(templates(tmp_path, *document)))
     config_map = objects["ConfigMap podgate-system/podgate-policy"]
     assert yaml.safe_load(config_map["data"]["policy.yaml"]) == {"kind": "Policy", "services": [{"name": "one"}]}
     assert config_map["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
@@ -273,7 +275,7 @@ def test_pods_of_the_scheduler_are_replaced_with_its_configuration(tmp_path: Pat
         given = (*values("scheduler"), "--set", f"scheduler.weight={weight},scheduler.podAnnotations.team=a")
         named = {
             (document["kind"], document["metadata"]["name"]): document
-            for document in documents(templates(tmp_path, *given))
+            for document in parse_documents(templates(tmp_path, *given))
         }
         text = named["ConfigMap", SCHEDULER]["data"]["config.yaml"]
         assert f"weight: {weight} " in text

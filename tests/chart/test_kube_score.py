@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.chart.programs import kube_score
-from tests.chart.rendering import WAYS, documents, render_kustomization, templates
+from tests.chart.rendering import WAYS, render_kustomization, templates
 from tests.cluster.go_programs import NO_COLLECTIONS
+from tests.harness.yaml_documents import parse_documents
 
 OLDEST_KUBERNETES = "v1.30"
 PASSED = 10
@@ -65,7 +66,7 @@ def test_manifests_have_no_other_findings(way: str) -> None:
 
 
 def test_chart_with_values_that_no_manifest_has_has_no_other_findings(tmp_path: Path) -> None:
-    assert findings(documents(templates(tmp_path, "--set", ",".join(RENDERED)))) - list_accepted() == set()
+    assert findings(parse_documents(templates(tmp_path, "--set", ",".join(RENDERED)))) - list_accepted() == set()
 
 
 def test_each_accepted_finding_exists() -> None:

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.api import Api
 from tests.cluster.certificates import ClusterAuthority
 from tests.cluster.components import Ports, kubeconfig, write_json
 from tests.cluster.go_programs import NO_COLLECTIONS
+from tests.harness.yaml_documents import parse_documents
 
 _RBAC, _ADMISSION = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
 _RESOURCES = {
@@ -113,7 +112,7 @@ class Access:
 
     def apply_file(self, path: Path) -> None:
         """Apply all objects of a manifest as the administrator."""
-        self.apply(*(document for document in yaml.safe_load_all(path.read_text()) if document))
+        self.apply(*parse_documents(path.read_text()))
 
     def delete(self, *paths: str) -> None:
         """Delete the object or collection at each path without waiting; ignore absent ones."""

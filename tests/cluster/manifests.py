@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from tests.harness.yaml_documents import parse_documents
 from webhook.core.installation.kustomization import build_folder as kustomize
 from webhook.operations.shipped_manifests import read_manifest_files
 
@@ -16,7 +15,7 @@ PLACEHOLDER = b"PLACEHOLDER: podgate policy webhooks --ca FILE puts your CA here
 
 def objects(name: str) -> list[dict[str, Any]]:
     """Return the objects of one file."""
-    return list(yaml.safe_load_all((FOLDER / name).read_text()))
+    return parse_documents((FOLDER / name).read_text())
 
 
 def build_kustomization(kustomization: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.rendering import CHART, RELEASE, WAYS, documents, run_helm, templates, values
+from tests.chart.rendering import CHART, RELEASE, WAYS, run_helm, templates, values
 from tests.cli.command_runner import podgate
 from tests.cluster import manifests
 from tests.cluster.admission_configuration import NAMESPACE
@@ -15,6 +15,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.custom_kinds import await_storage
 from tests.cluster.kwok import NODES
 from tests.cluster.processes import ComponentError
+from tests.harness.yaml_documents import parse_documents
 from webhook.core.installation.objects import ObjectReference
 
 NOT_SERVED = ("cert-manager.io/", "monitoring.coreos.com/")
@@ -106,7 +107,7 @@ def policy(plane: ControlPlane) -> str:
 @pytest.mark.parametrize("way", WAYS)
 def test_api_server_accepts_every_field(plane: ControlPlane, way: str) -> None:
     query = "dryRun=All&fieldValidation=Strict&fieldManager=helm&force=true"
-    for document in documents(templates(plane.folder, *values(way))):
+    for document in parse_documents(templates(plane.folder, *values(way))):
         if not document["apiVersion"].startswith(NOT_SERVED):
             path = f"{ObjectReference.from_document(document).path}?{query}"
             status, response = plane.api.request("PATCH", path, document, "application/apply-patch+yaml")
@@ -168,6 +169,8 @@ def test_existing_policy_is_not_replaced_by_an_installation(plane: ControlPlane,
     live = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "podgate-policy", "namespace": NAMESPACE}}
     plane.apply({**live, "data": {"policy.yaml": "kind: Policy\n"}})
     create = write_policy_options(tmp_path)
-    rendered = documents(helm(plane, "template", RELEASE, CHART, *create, "--dry-run=server"))
+    rendered = parse_documents(helm(plane, "template", RELEASE, CHART, *create, "--dry-run=server"))
     assert "podgate-policy" not in {document["metadata"]["name"] for document in rendered}
-    assert "podgate-policy" in {document["metadata"]["name"] for document in documents(templates(tmp_path, *create))}
+    assert "podgate-policy" in {
+        document["metadata"]["name"] for document in parse_documents(templates(tmp_path, *create))
+    }

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cluster import manifests
 from tests.cluster.binaries import binaries
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.go_programs import NO_COLLECTIONS
+from tests.harness.yaml_documents import parse_documents
 from webhook.core.installation.objects import ObjectReference, is_namespaced
 
 OVERLAYS = sorted(f"overlays/{path.name}" for path in (manifests.FOLDER / "overlays").iterdir())
@@ -28,7 +28,7 @@ def test_install_builds_what_kubectl_builds(kustomization: str) -> None:
     environment = {**os.environ, **NO_COLLECTIONS}
     printed = subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout
     assert index_by_reference(manifests.build_kustomization(kustomization)) == index_by_reference(
-        yaml.safe_load_all(printed)
+        parse_documents(printed)
     )
 
 
