@@ -14,6 +14,8 @@ from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.review import Request
+from webhook.core.json_depth import drop_deep
+from webhook.core.kubernetes.admission_request import DeepReviewError
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, has_many_parts, measure
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import NoPolicyError, StoreUnavailableError
@@ -126,10 +128,14 @@ class Interceptor:
         """
         wall_ns, started_ns = time_ns(), perf_counter_ns()
         is_large = False
-        if len(body) > LARGE_BYTES and (len(body) > _INLINE_BYTES_MAX or has_many_parts(body)):
+        try:
+            if len(body) > LARGE_BYTES and (len(body) > _INLINE_BYTES_MAX or has_many_parts(body)):
+                request, is_large = await self._decode_large(body)
+            else:
+                request = review.decode(body)
+        except DeepReviewError:  # whoever creates a Pod may write such managedFields
+            body = await self._run_in_thread(drop_deep, body)
             request, is_large = await self._decode_large(body)
-        else:
-            request = review.decode(body)
         decoded_ns = perf_counter_ns() - started_ns
         trace = self._sample(half, request, traceparent, wall_ns)
         timed = None if trace is None else TimedCalls(started_ns)

@@ -35,12 +35,13 @@ class Api:
     ) -> tuple[int, Any]:
         """Send a request; return status and body (None if empty). Raise OSError if the connection fails.
 
+        A body in bytes is sent as it is.
         `user` is one to impersonate, as `kubectl --as` does.
         """
         headers = {"Content-Type": content_type, "Accept": "application/json"}
         connection = self._connection(timeout_seconds)
         try:
-            payload = None if body is None else json.dumps(body)
+            payload = body if body is None or isinstance(body, bytes) else json.dumps(body)
             connection.request(method, path, payload, headers | ({"Impersonate-User": user} if user else {}))
             response = connection.getresponse()
             raw = response.read()
@@ -52,7 +53,7 @@ class Api:
         self._idle.append(connection)
         try:
             return response.status, json.loads(raw) if raw else None
-        except ValueError:
+        except (ValueError, RecursionError):
             return response.status, raw.decode(errors="replace")
 
     def get(self, path: str) -> Any:

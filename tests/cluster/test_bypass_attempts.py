@@ -16,6 +16,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.placement.pods import deployment, pod, policy, service
+from tests.harness.nesting import nest
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 
 Json = dict[str, Any]
@@ -30,6 +31,7 @@ POLICY = policy(
         resources={"container": {"max": {"cpu": "2"}}, "pod": {"max": {"cpu": "3"}}},
     ),
     service("clamped", SPACE, {}, resources={"container": {"max": {"cpu": "2"}}, "whenOutside": "Clamp"}),
+    service("audited", SPACE, {"topology": [{"level": "Zone", "in": ["zone-a"]}]}, modes={"placement": "Audit"}),
     service("bearing", SPACE, {"tolerations": [EVICTED_AFTER_AN_HOUR]}),
     service("choosing", SPACE, {"labels": {QUEUE: "usual"}, "onConflict": {"labels": "Keep"}}),
     service(
@@ -49,6 +51,7 @@ POLICY = policy(
     ),
 )
 POLICY["exemptions"] = {"usernames": [f"system:serviceaccount:{SPACE}:ci"]}
+UNREAD = {"deep": nest(5_000, '{"f:a":', "}").replace("1}", "{}}").encode(), "no UTF-8": b'{"f:\xff\xfe":{}}'}
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 _RBAC = "rbac.authorization.k8s.io"
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
@@ -126,6 +129,31 @@ def test_tenant_cannot_set_the_node_name_of_a_pod(tenant: Api, metadata: Json) -
     status, message = status_and_message(tenant.request("POST", PODS, forged))
     assert status == 403
     assert "NodeNameSet: service web: spec.nodeName is 'node-b1', which bypasses the scheduler" in message
+
+
+@pytest.mark.parametrize("app", ["web", "audited"])
+@pytest.mark.parametrize("unread", UNREAD.values(), ids=UNREAD.keys())
+def test_fields_that_cannot_be_decoded_keep_no_pod_from_its_review(tenant: Api, unread: bytes, app: str) -> None:
+    """The API server stores them as they are, and a review that is no answer would admit the Pod where failures do."""
+    path = f"{PODS}?dryRun=All"
+    made = pod("unread", app)
+    made["metadata"]["managedFields"] = [
+        {
+            "manager": "anybody",
+            "operation": "Update",
+            "apiVersion": "v1",
+            "time": "2026-01-01T00:00:00Z",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": "<fields>",
+        }
+    ]
+    status, stored = tenant.request("POST", path, json.dumps(made).encode().replace(b'"<fields>"', unread))
+    assert status == 201, stored
+    assert isinstance(stored, str), "the API server dropped them"
+    assert f'"podgate.io/service":"{app}"' in stored
+    made["spec"]["nodeName"] = "node-b1"
+    status, denied = tenant.request("POST", path, json.dumps(made).encode().replace(b'"<fields>"', unread))
+    assert (status, "NodeNameSet" in str(denied)) == ((403, True) if app == "web" else (201, False)), denied
 
 
 def test_controller_cannot_set_a_node_name_for_a_tenant(plane: ControlPlane, tenant: Api) -> None:

@@ -23,7 +23,7 @@ OTHERS = {
     "_Topology": "of a CustomResourceDefinition of node_topology",
     "_TopologyMetadata": "the same",
     "CustomOwner": "made from an object of a CustomResourceDefinition, not decoded",
-    "_Owned": "only metadata, of any kind",
+    **dict.fromkeys(("_Owned", "_Named", "_Metadata"), "only metadata, of any kind"),
     **dict.fromkeys(("_Group", "_Preferred", "_Resources", "_Served"), "answers of discovery, as _Version"),
     "FoundPod": "made from a Pod, not decoded",
     "_Request": "in the data of a ConfigMap",

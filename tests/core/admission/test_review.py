@@ -82,8 +82,11 @@ BAD = {
         spec(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [7]}}}),
         "nodeSelectorTerms[0]`",
     ),
-    "nested_deeply": (GOOD.replace(b'"containers"', b'"x":' + NESTED + b',"containers"'), "nested too deeply"),
-    "nested_deeply_at_the_top": (NESTED, "AdmissionReview: nested too deeply"),
+    "nested_deeply_at_the_top": (NESTED, "apiVersion '', kind ''"),
+    "nested_deeply_and_wrong": (
+        GOOD.replace(b'"containers"', b'"x":' + NESTED + b',"nodeSelector":1,"containers"'),
+        "at `$.spec.nodeSelector`",
+    ),
     "arrays_nested_deeply": (GOOD[:-1] + b',"x":' + b"[" * BEYOND_EACH_INTERPRETER, "nested too deeply"),
     "invalid_utf8": (GOOD.replace(b"review-1", b"\xff\xfe"), "utf-8"),
     "invalid_utf8_in_the_pod": (GOOD.replace(b"default-scheduler", b"\xc3\x28"), "request.object: "),

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tests.controller.controller_simulation import SECOND_US, START_US
 from tests.controller.shares.variant_cluster import compile_shares, end, manage, scheduled, variant_pod
+from tests.harness.nesting import nest
 from webhook.core.kubernetes.pod import Pod, PodStatus, SchedulingGate
 from webhook.core.pods.variant_pod import VariantPod, holds_slot, read_variant_pod
 
@@ -91,6 +92,8 @@ def test_a_pod_that_had_a_gate_counts_since_the_scheduler_wrote_its_status() -> 
         msgspec.Raw(b"{}"),
         msgspec.Raw(b'[{"subresource": "status", "fieldsV1": {"f:status": []}}]'),
         manage("lastTransitionTime", subresource=""),
+        msgspec.Raw(b'[{"fieldsV1": {"f:\xff": {}}}]'),
+        msgspec.Raw(nest(9_000).encode()),
     ],
 )
 def test_without_the_scheduler_s_fields_a_pod_counts_since_it_is_known(fields: msgspec.Raw) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
 
 from webhook.core import container_resources, placement
 from webhook.core.kubernetes.pod import Pod, PodMetadata
@@ -18,6 +20,7 @@ _MANAGED_GATE = QUEUE_GATE.encode()
 _NO_MANAGERS = frozenset({b"", b"null", b"[]"})
 _pod = msgspec.json.Decoder(Pod)
 _encoder = msgspec.json.Encoder()
+_NOTHING = Raw(b"null")
 DISOWN = Patch([remove("metadata", "labels", SERVICE_LABEL)])
 """Removes the service label from a Pod that no service owns: it would later count as that service's Pod."""
 
@@ -135,9 +138,14 @@ def apply_patch(pod: Pod, operations: Sequence[PatchOperation]) -> Pod:
     """Return the Pod with `operations` applied."""
     if not operations:
         return pod
-    document = msgspec.json.decode(_encoder.encode(pod))
+    # No operation is about managedFields, in which anybody may write what is no UTF-8.
+    document = msgspec.json.decode(_encoder.encode(_set_managed_fields(pod, _NOTHING)))
     apply(operations, document)
-    return _pod.decode(_encoder.encode(document))
+    return _set_managed_fields(_pod.decode(_encoder.encode(document)), pod.metadata.managed_fields)
+
+
+def _set_managed_fields(pod: Pod, managed_fields: Raw) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, managed_fields=managed_fields))
 
 
 def find_qos_change(pod: Pod, service: Service) -> tuple[str, str] | None:

@@ -88,6 +88,8 @@ def decode_item(raw: Raw, item: type[AnObject]) -> AnObject | UnreadObject:
 def _describe_fault(error: msgspec.ValidationError, raw: Raw) -> str:
     try:
         return describe_fault(error, decode_shallow(raw, object))
+    except UnicodeDecodeError:  # somewhere else, as in managedFields
+        return str(error)
     except UNREADABLE_JSON as other:  # what follows the first fault is not even JSON
         raise GarbledError(f"not understood: {other}") from other
 

@@ -32,15 +32,24 @@ def decode_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, s
     return tuple(found), lost
 
 
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
 class _Items(msgspec.Struct, frozen=True):
     items: tuple[msgspec.Raw, ...] | None = None
 
 
 def _find_name(item: msgspec.Raw) -> str:
-    """Return the name of an object in messages."""
-    document = msgspec.json.decode(item)
-    metadata = document.get("metadata") if isinstance(document, dict) else None
-    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+    """Return the name of an object in messages, "" if it has none."""
+    try:
+        return msgspec.json.decode(item, type=_Named).metadata.name
+    except UNREADABLE_JSON:
+        return ""
 
 
 def _drop_bad_fields(document: Any, kind: type[T]) -> tuple[T, dict[str, str]]:
