@@ -1,6 +1,6 @@
 """managedFields hold what their writer likes: nesting beyond each decoder, and bytes that are not UTF-8.
 
-An API server stores both (tests/cluster/test_unread_fields.py). They change no decision, and end none.
+An API server stores both (tests/cluster/test_bypass_attempts.py). They change no decision, and end none.
 """
 
 from pathlib import Path
