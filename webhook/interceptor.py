@@ -15,7 +15,7 @@ from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.review import Request
 from webhook.core.json_depth import drop_deep
-from webhook.core.kubernetes.admission_request import DeepReviewError
+from webhook.core.kubernetes.admission_request import ReviewDepthError
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, has_many_parts, measure
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import NoPolicyError, StoreUnavailableError
@@ -39,7 +39,6 @@ Stage = Callable[[Evaluation], Awaitable[None] | None]
 """A function that may set the evaluation's verdict, which ends the review."""
 
 _OwnerFinder = Callable[[Evaluation, Mapping[str, str]], None]
-
 _T = TypeVar("_T")
 _NO_LABELS: Mapping[str, str] = {}
 _INLINE_BYTES_MAX = 512 << 10
@@ -133,7 +132,7 @@ class Interceptor:
                 request, is_large = await self._decode_large(body)
             else:
                 request = review.decode(body)
-        except DeepReviewError:  # whoever creates a Pod may write such managedFields
+        except ReviewDepthError:  # whoever creates a Pod may write such managedFields
             body = await self._run_in_thread(drop_deep, body)
             request, is_large = await self._decode_large(body)
         decoded_ns = perf_counter_ns() - started_ns

@@ -29,6 +29,7 @@ THREATS = [
     "pods/binding",
     "pods/status",
     "spec.nodeName of a tenant",
+    "managedFields of a tenant",
     "Placement changed later",
     "Priority, preemptionPolicy and overhead",
     "Resources of the whole Pod",

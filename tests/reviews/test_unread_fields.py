@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.harness.nesting import nest
-from tests.reviews.test_reviews import CASES, POLICIES, answer_review, case_id
+from tests.reviews.review_cases import CASES, POLICIES, answer_review, case_id
 from webhook.core.admission.decision import Half
 
 PLACE = b'"<fields>"'

@@ -26,7 +26,7 @@ class BadReviewError(Exception):
         super().__init__(escape_line(message))  # it may quote a name that a tenant has chosen
 
 
-class DeepReviewError(BadReviewError):
+class ReviewDepthError(BadReviewError):
     """It is nested too deeply for the decoder, which reads also the levels that no field needs."""
 
 
@@ -72,7 +72,7 @@ def _decode(decoder: Decoder[T], raw: bytes | Raw, where: str) -> T:
     try:
         return decoder.decode(raw)
     except RecursionError:  # at the interpreter's bound: docs/design/interpreter.md
-        raise DeepReviewError(f"{where}: nested too deeply") from None
+        raise ReviewDepthError(f"{where}: nested too deeply") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadReviewError(f"{where}: {error}") from None
 
