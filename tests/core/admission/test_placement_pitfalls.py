@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.core.generating.policies import document
-from tests.core.generating.vocabulary import HASH, OUR_ANNOTATION, OUR_LABEL, REGION, REQUIRED, ZONE, Json
+from tests.core.generating.vocabulary import HASH, OUR_ANNOTATION, OUR_LABEL, PREFERRED, REGION, REQUIRED, ZONE, Json
 from tests.core.oracle.nodes import Node, is_node_match, terms_of
 from tests.core.rewriting import apply_json_patch, decode_patch, decode_pod, patch_of, rewrite_pod
 from tests.core.strategies import service_of
@@ -126,6 +126,20 @@ def test_term_with_another_zone_expression_is_narrowed() -> None:
     for expression in expressions:
         after = place_pod(pod({"matchExpressions": [{"key": ZONE, **expression}]}), **IN_B)
         assert not is_node_match(after, NODE_IN_A), expression
+
+
+@pytest.mark.parametrize("own", [[], [{"weight": 1, "podAffinityTerm": {"topologyKey": REGION}}]])
+def test_terms_that_mean_the_same_in_the_pods_namespace_are_written_once(own: list[Json]) -> None:
+    """A scheduler adds up the weights of preferred terms: written twice, they would count twice."""
+    named, its_own = {"topologyKey": ZONE, "namespaces": ["shop"]}, {"topologyKey": ZONE}
+    terms = [{"weight": 100, "podAffinityTerm": term} for term in (named, its_own)]
+    affinity = {"podAntiAffinity": {PREFERRED: terms, REQUIRED: [named, its_own]}}
+    raw = pod(affinity={"podAntiAffinity": {PREFERRED: own}})
+    in_shop = place_pod(raw, affinity=affinity)["spec"]["affinity"]["podAntiAffinity"]
+    assert in_shop == {PREFERRED: [*own, terms[0]], REQUIRED: [named]}
+    raw["metadata"]["namespace"] = "other"
+    elsewhere = place_pod(raw, affinity=affinity)["spec"]["affinity"]["podAntiAffinity"]
+    assert elsewhere == {PREFERRED: [*own, *terms], REQUIRED: [named, its_own]}
 
 
 def test_changes_of_another_mutator_cause_no_new_patch() -> None:

@@ -115,11 +115,17 @@ def _list_lacking(
 def _find_missing(
     own: Sequence[T] | None, wanted: Sequence[PlannedEntry[T]], mean: Callable[[T], Hashable]
 ) -> list[PlannedEntry[T]]:
-    if not own:
+    if not own and len(wanted) == 1:
         return list(wanted)
-    known = {mean(entry) for entry in own}
-    # The Pod's namespace and the labels merged by matchLabelKeys may change what an entry means for this Pod.
-    return [planned for planned in wanted if planned.canonical not in known and mean(planned.entry) not in known]
+    known = {mean(entry) for entry in own or ()}
+    missing: list[PlannedEntry[T]] = []
+    for planned in wanted:
+        # The Pod's namespace and the labels merged by matchLabelKeys may change what an entry means for this Pod.
+        meant = mean(planned.entry)
+        if planned.canonical not in known and meant not in known:
+            known.add(meant)
+            missing.append(planned)
+    return missing
 
 
 def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
