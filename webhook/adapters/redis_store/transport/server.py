@@ -16,6 +16,10 @@ _KEYS_PER_SCAN_MAX = 1000
 _INFO = ("INFO",)
 
 
+class MissingEntryError(InvalidResponse):
+    """A reply to INFO lacks an entry."""
+
+
 class ServerTransport:
     """`dial` connects to the current server."""
 
@@ -62,7 +66,7 @@ async def greet(connection: RespStream, lane: str, on_connected: Connected | Non
     """Report the history behind a new connection, if there is a callback and the server names its process."""
     if on_connected is None:
         return
-    with suppress(ResponseError, InvalidResponse):
+    with suppress(ResponseError, MissingEntryError):
         on_connected(lane, await ask_history(connection.ask))
 
 
@@ -72,7 +76,7 @@ async def ask_history(ask: Callable[[Command], Awaitable[Any]]) -> str:
     A primary that is replaced discards what was not replicated; promoted again, it has the same run_id as before.
     """
     process = find_info_entry(await ask(("INFO", "server")), "run_id")
-    with suppress(InvalidResponse):  # not every server that speaks the protocol has it
+    with suppress(MissingEntryError):  # not every server that speaks the protocol has it
         former = find_info_entry(await ask(("INFO", "replication")), "master_replid2")
         if former.strip("0"):
             return f"{process}:{former}"
@@ -85,7 +89,7 @@ def find_info_entry(info: bytes, name: str) -> str:
         key, _, value = entry.partition(":")
         if key == name:
             return value
-    raise InvalidResponse(f"INFO has no {name}")
+    raise MissingEntryError(f"INFO has no {name}")
 
 
 async def forget(connection: SharedConnection, pattern: str) -> int:
