@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
-from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from tests.adapters.redis_store.transport import KEY, open_link
 from tests.redis_servers import SERVICE, RedisProgram, RedisServer, SentinelGroup, program
 from tests.redis_servers.access import acl_file, user
 from tests.redis_servers.sentinel import CUT_OFF, SentinelServer
+from tests.redis_servers.waiting import wait_until
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.transport.protocol import Transport
@@ -202,7 +204,7 @@ async def test_two_failovers_there_and_back_are_a_loss(group: SentinelGroup) -> 
     async with open_link(group.url) as link:
         detector.record_histories(before := await link.ask_histories())
         for former in (first, group.replica):
-            group.sentinels[0].cli("SENTINEL", "FAILOVER", SERVICE)
+            wait_until(partial(begin_failover, group), "a Sentinel to find a replica good enough")
             group.wait_for_failover(former)
             group.wait_for_replica(former)
         link.on_connected = detector.on_connected
@@ -211,6 +213,15 @@ async def test_two_failovers_there_and_back_are_a_loss(group: SentinelGroup) -> 
         assert group.primary is first
         assert after[""].startswith(f"{before['']}:")
         assert losses == [None]
+
+
+def begin_failover(group: SentinelGroup) -> bool:
+    """Return whether a failover has begun. A Sentinel learns only after a while that a former primary follows."""
+    try:
+        group.sentinels[0].cli("SENTINEL", "FAILOVER", SERVICE)
+    except ResponseError:
+        return False
+    return True
 
 
 def history_of(server: RedisServer) -> str:
