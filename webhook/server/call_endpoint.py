@@ -60,7 +60,7 @@ _REFUSALS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
     UnknownNamespaceError: (HTTPStatus.SERVICE_UNAVAILABLE, "namespace_unknown"),
     CheckFailedError: (HTTPStatus.SERVICE_UNAVAILABLE, "policy_unchecked"),
 }
-"""Exceptions that a route may raise, with their status and the reason in the metric."""
+"""Exceptions that a route may raise, with their status and the reason in the metric; subclasses have the same."""
 
 
 class Route(NamedTuple):
@@ -210,7 +210,7 @@ class CallEndpoint:
         if isinstance(error, AuthenticationError):
             self._observer.on_refused(f"authentication_{error.reason}", error.detail)
             return build_closing_response(HTTPStatus(error.status))
-        refusal = _REFUSALS.get(type(error))
+        refusal = next((_REFUSALS[kind] for kind in type(error).__mro__ if kind in _REFUSALS), None)
         if refusal is not None:
             error = CallRefusedError(*refusal, str(error))
         if isinstance(error, CallRefusedError):
