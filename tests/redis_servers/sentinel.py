@@ -83,7 +83,8 @@ class SentinelGroup:
     @property
     def primary(self) -> RedisServer:
         """The primary that the first Sentinel reports."""
-        return next(server for server in self.servers if server.port == self.sentinels[0].primary_port())
+        port = self.sentinels[0].primary_port()  # it may change at any time
+        return next(server for server in self.servers if server.port == port)
 
     @property
     def replica(self) -> RedisServer:
