@@ -9,7 +9,8 @@ RESULTS := .test-results
 # Without bytecode files, each of some thousand processes of a run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check chaos image-test soak fuzz mutants bench bench-quick scale pictures lock
+.PHONY: setup demo test check chaos image-test fuzz mutants bench bench-quick scale pictures lock
+.PHONY: soak soak-core soak-input soak-redis soak-cluster soak-load
 .PHONY: controlplane-up controlplane-down
 .PHONY: variables dist sign release-check release canary canary-down
 setup: $(STAMP)
@@ -63,23 +64,33 @@ image-test: setup
 	$(BIN)/python -m tests.image
 	$(BIN)/pytest -s --junitxml=$(RESULTS)/image-test.xml tests/image
 
-# The long form of what `make test` proves in short.
-soak: setup
-	PODGATE_TEST_OPERATIONS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 PODGATE_TEST_REDIS=all $(BIN)/pytest -s tests/contract
+# The long forms of what `make test` proves in short: hours. The parts may run beside each other: `make -j3 soak`.
+soak: soak-core soak-input soak-redis soak-cluster soak-load
+
+soak-core: setup
 	PODGATE_TEST_SIMULATION=3600 $(BIN)/pytest -s tests/simulation
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/admission/test_pairs.py
 	PODGATE_TEST_EXAMPLES=20000 $(BIN)/pytest tests/core/admission/test_document_pairs.py
 	PODGATE_TEST_EXAMPLES=5000 $(BIN)/pytest tests/core/document/test_changed_services.py tests/policy_in_force/test_changed_policies.py
-	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/app/test_redis_serving.py -k stalled_redis
-	PODGATE_TEST_OUTAGES=50 $(BIN)/pytest -s tests/adapters/redis_store/test_outages.py tests/adapters/redis_store/test_partitions.py
-	PODGATE_TEST_FLAPPING=600 $(BIN)/pytest -s tests/adapters/redis_store/test_flapping.py
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/fallback/test_fallback_bound.py
-	PODGATE_TEST_FLOOD=soak $(BIN)/pytest -s tests/server/test_flood.py
+	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli tests/certs tests/controller tests/commands tests/fallback --ignore tests/core/admission/test_pairs.py --ignore tests/core/admission/test_document_pairs.py --ignore tests/fallback/test_fallback_bound.py
+
+soak-input: setup
 	PODGATE_TEST_EXAMPLES=100000 $(BIN)/pytest tests/server/test_request_parser.py
 	PODGATE_TEST_FUZZ_SECONDS=1800 $(BIN)/pytest tests/server/test_fuzz.py
 	PODGATE_TEST_GUIDED_SECONDS=3600 $(BIN)/pytest -s tests/fuzz
+
+soak-redis: setup
+	PODGATE_TEST_OPERATIONS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 PODGATE_TEST_REDIS=all $(BIN)/pytest -s tests/contract
+	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/app/test_redis_serving.py -k stalled_redis
+	PODGATE_TEST_OUTAGES=50 $(BIN)/pytest -s tests/adapters/redis_store/test_outages.py tests/adapters/redis_store/test_partitions.py
+	PODGATE_TEST_FLAPPING=600 $(BIN)/pytest -s tests/adapters/redis_store/test_flapping.py
+	PODGATE_TEST_FLOOD=soak $(BIN)/pytest -s tests/server/test_flood.py
 	PODGATE_TEST_COLLECTOR=yes $(BIN)/pytest tests/app/test_traces_serving.py tests/adapters/test_traces.py
 	PODGATE_TEST_TRIPS=200 $(BIN)/pytest -s tests/app/test_breakers_serving.py -k seen_by_the_other
+	PODGATE_TEST_REDIS=all $(BIN)/pytest tests/app tests/cli/test_demo.py tests/cluster/test_shared_redis.py tests/commands/test_remote_server.py
+
+soak-cluster: setup
 	PODGATE_TEST_KILLS=20 $(BIN)/pytest -s tests/cluster/test_controller_restarts.py -k churn
 	PODGATE_TEST_EXAMPLES=500 $(BIN)/pytest -s tests/cluster/test_generated_workloads.py
 	PODGATE_TEST_EXAMPLES=300 $(BIN)/pytest tests/cluster/test_placement_sample.py
@@ -97,8 +108,8 @@ soak: setup
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
 	PODGATE_TEST_UPGRADE=soak $(BIN)/pytest tests/cluster/test_upgrade.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest tests/cluster/test_certificates.py -k "under_load or two_controllers"
-	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli tests/certs tests/controller tests/commands tests/fallback --ignore tests/core/admission/test_pairs.py --ignore tests/core/admission/test_document_pairs.py --ignore tests/fallback/test_fallback_bound.py
-	PODGATE_TEST_REDIS=all $(BIN)/pytest tests/app tests/cli/test_demo.py tests/cluster/test_shared_redis.py tests/commands/test_remote_server.py
+
+soak-load: setup
 	PODGATE_TEST_SOAK=10800 $(BIN)/pytest -s tests/soak
 
 # Each fuzz target under coverage guidance for its part of the time: `make fuzz SECONDS=60 TARGETS="tokens outcomes"`. What

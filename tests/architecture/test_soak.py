@@ -1,4 +1,4 @@
-"""`make soak`: each line selects tests, which read the variables that the line sets."""
+"""`make soak`: each line of its parts selects tests, which read the variables that the line sets."""
 
 import re
 import shlex
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RECIPE = (ROOT / "Makefile").read_text().partition("\nsoak: setup\n")[2].partition("\n\n")[0]
-LINES = [line.strip() for line in RECIPE.splitlines()]
+MAKEFILE = (ROOT / "Makefile").read_text()
+PARTS = re.findall(r"^(soak-\w+): setup\n((?:\t.+\n)+)", MAKEFILE, re.MULTILINE)
+LINES = [line.strip() for _, recipe in PARTS for line in recipe.splitlines()]
 BY_HAND = {"PODGATE_TEST_SEED", "PODGATE_TEST_SHORT"}
 """Set by hand to repeat a failure, and by `make check`."""
 
@@ -82,3 +83,7 @@ def test_line_selects_tests_that_read_its_variables(line: str) -> None:
 def test_every_variable_that_tests_read_is_set_by_a_line() -> None:
     everything = [path for path in ROOT.glob("tests/**/*.py") if path != Path(__file__)]
     assert list_variables(everything) - BY_HAND == {name for line in LINES for name in split(line)[0]}
+
+
+def test_all_parts_are_run() -> None:
+    assert f"\nsoak: {' '.join(name for name, _ in PARTS)}\n" in MAKEFILE
