@@ -133,6 +133,14 @@ class Installation:
         self.plane.stop_component(controller.name, kill=kill)
         assert "Traceback" not in self.log(controller), self.log(controller)
 
+    def stop(self) -> None:
+        """Delete the webhook configurations, then stop all servers and controllers."""
+        self.plane.delete(*(f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations" for kind in HALVES))
+        for server in list(self.servers):
+            self.stop_server(server)
+        for controller in list(self.controllers):
+            self.stop_controller(controller)
+
     # --- policy ---
 
     def apply_policy(self, text: str, *, check: bool = True) -> str:
@@ -250,11 +258,7 @@ def install_podgate(  # noqa: PLR0913  the parts of an installation
         installation.configure()
         yield installation
     finally:
-        plane.delete(*(f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations" for kind in HALVES))
-        for server in list(installation.servers):
-            installation.stop_server(server)
-        for server_or_controller in list(installation.controllers):
-            installation.stop_controller(server_or_controller)
+        installation.stop()
         plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (POLICY, LAST_GOOD, OVERRIDES, configmap.ROLLOUT_STATE)))
         plane.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}")
         plane.delete(_REVISIONS)

@@ -15,7 +15,7 @@ import yaml
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import HALVES, PATIENT, Installation, lengthen_timeouts
+from tests.cluster.installation import PATIENT, Installation, lengthen_timeouts
 from tests.cluster.readme_steps import Site
 from tests.cluster.server import SHORT_INTERVALS, Server
 from tests.harness.revisions import ROOT, check_out, find_last_release
@@ -161,10 +161,6 @@ def operate(
     try:
         yield Operator(installation, folder, store, find_former_release(), find_this_release())
     finally:
-        plane.delete(*(f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations" for kind in HALVES))
-        for server in list(installation.servers):
-            installation.stop_server(server)
-        for controller in list(installation.controllers):
-            installation.stop_controller(controller)
+        installation.stop()
         for namespace in namespaces:
             plane.empty_namespace(namespace)
