@@ -142,6 +142,22 @@ def test_terms_that_mean_the_same_in_the_pods_namespace_are_written_once(own: li
     assert elsewhere == {PREFERRED: [*own, *terms], REQUIRED: [named, its_own]}
 
 
+def test_terms_that_mean_the_same_with_the_pods_labels_are_written_once() -> None:
+    """The API server merges the values of `matchLabelKeys` and `mismatchLabelKeys` into the selector."""
+
+    def term(values: list[str]) -> Json:
+        selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
+        return {"topologyKey": ZONE, "labelSelector": selector, "mismatchLabelKeys": ["app"]}
+
+    own, wanted = ({"weight": 1, "podAffinityTerm": term(values)} for values in (["x", "y"], ["y"]))
+    affinity = {"podAntiAffinity": {PREFERRED: [wanted]}}
+    raw = pod(affinity={"podAntiAffinity": {PREFERRED: [own]}})
+    raw["metadata"]["labels"] = {"app": "x"}
+    assert place_pod(raw, affinity=affinity)["spec"]["affinity"]["podAntiAffinity"] == {PREFERRED: [own]}
+    raw["metadata"]["labels"] = {"app": "y"}
+    assert place_pod(raw, affinity=affinity)["spec"]["affinity"]["podAntiAffinity"] == {PREFERRED: [own, wanted]}
+
+
 def test_changes_of_another_mutator_cause_no_new_patch() -> None:
     """Podgate adds entries and never moves or replaces others: their additions and order cause no patch."""
     service = service_of(PLACEMENT)

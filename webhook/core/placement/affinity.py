@@ -122,7 +122,7 @@ def _find_missing(
     for planned in wanted:
         # The Pod's namespace and the labels merged by matchLabelKeys may change what an entry means for this Pod.
         meant = mean(planned.entry)
-        if planned.canonical not in known and meant not in known:
+        if meant not in known:
             known.add(meant)
             missing.append(planned)
     return missing

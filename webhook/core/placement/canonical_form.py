@@ -1,7 +1,7 @@
 """Canonical forms of terms and constraints: hashable values, equal if the scheduler sees no difference.
 
 Between the mutating and the validating call, the API server merges the Pod's labels of `matchLabelKeys` and
-`mismatchLabelKeys` into the selector. `labels` are the Pod's: merged expressions are ignored.
+`mismatchLabelKeys` into the selector. `labels` are the Pod's: a selector has the form that it has when they are merged.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -13,6 +13,7 @@ from webhook.core.kubernetes.types import (
     NodeRequirement,
     PodAffinityTerm,
     PreferredSchedulingTerm,
+    Requirement,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
@@ -31,17 +32,12 @@ def canonicalize_selector(
     """Return the form of a selector: None selects no Pod, an empty one every Pod."""
     if selector is None:
         return None
-    merged = {
-        *((key, "In", (labels[key],)) for key in match if key in labels),
-        *((key, "NotIn", (labels[key],)) for key in mismatch if key in labels),
-    }
+    merged = (
+        *(Requirement(key, "In", (labels[key],)) for key in match if key in labels),
+        *(Requirement(key, "NotIn", (labels[key],)) for key in mismatch if key in labels),
+    )
     if merged:
-        left = (
-            expression
-            for expression in selector.match_expressions or ()
-            if (expression.key, expression.operator, expression.values) not in merged
-        )
-        selector = LabelSelector(selector.match_labels, tuple(left))
+        selector = LabelSelector(selector.match_labels, (*(selector.match_expressions or ()), *merged))
     return frozenset(build_constraints(selector).items())
 
 
