@@ -14,8 +14,8 @@ from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.review import Request
-from webhook.core.json_depth import drop_deep
-from webhook.core.kubernetes.admission_request import ReviewDepthError
+from webhook.core.json_depth import make_readable
+from webhook.core.kubernetes.admission_request import UnreadableReviewError
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, has_many_parts, measure
 from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import NoPolicyError, StoreUnavailableError
@@ -132,8 +132,8 @@ class Interceptor:
                 request, is_large = await self._decode_large(body)
             else:
                 request = review.decode(body)
-        except ReviewDepthError:  # whoever creates a Pod may write such managedFields
-            body = await self._run_in_thread(drop_deep, body)
+        except UnreadableReviewError:  # whoever creates a Pod may write such managedFields
+            body = await self._run_in_thread(make_readable, body)
             request, is_large = await self._decode_large(body)
         decoded_ns = perf_counter_ns() - started_ns
         trace = self._sample(half, request, traceparent, wall_ns)

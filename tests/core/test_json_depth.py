@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.harness.nesting import nest
-from webhook.core.json_depth import DEPTH_MAX, BoundedDecoder, bound_depth, decode_shallow, drop_deep
+from webhook.core.json_depth import DEPTH_MAX, BoundedDecoder, bound_depth, decode_foreign, drop_deep
 
 
 @pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"a":', "}"), ('[2,{"b":"[[","a":', "},3]")])
@@ -52,7 +52,7 @@ def test_fields_that_nobody_reads_are_as_deep_as_they_like() -> None:
         name: str
 
     for levels in (1, DEPTH_MAX, 9_000):
-        assert decode_shallow(f'{{"other": {nest(levels)}, "name": "n"}}'.encode(), Read) == Read("n")
+        assert decode_foreign(f'{{"other": {nest(levels)}, "name": "n"}}'.encode(), Read) == Read("n")
     for cut in (nest(9_000, "[", ""), f'{{"other": {nest(9_000)}, "name": 1}}'):
         with pytest.raises((msgspec.MsgspecError, RecursionError)):
-            decode_shallow(cut.encode(), Read)
+            decode_foreign(cut.encode(), Read)

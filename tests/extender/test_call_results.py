@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.extender.bursts import POLICY
+from tests.harness.unread_values import UNREAD
 from webhook.authentication.identities import Role
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.scheduling.extender_api import BadExtenderRequestError
@@ -34,8 +35,8 @@ class Calls:
             asyncio.run(extender.table.index.on_list_begun())
             asyncio.run(extender.table.index.on_list_complete())
 
-    def call(self, verb: str, body: Mapping[str, object]) -> None:
-        asyncio.run(self._answer(verb, json.dumps(body).encode()))
+    def call(self, verb: str, body: Mapping[str, object], unread: bytes = b"null") -> None:
+        asyncio.run(self._answer(verb, json.dumps(body).encode().replace(b'"<unread>"', unread)))
 
     async def _answer(self, verb: str, body: bytes) -> None:
         await self._routes[f"/{verb}"].answer(body, CALLER, None)
@@ -48,6 +49,16 @@ def test_calls_are_answered_only_once_nodes_and_pods_are_listed() -> None:
             calls.call(verb, ASKED)
     assert early.ended == [("filter", "not_ready"), ("prioritize", "not_ready")]
     assert later.ended == [("filter", "answered"), ("prioritize", "answered")]
+
+
+@pytest.mark.parametrize("unread", UNREAD.values(), ids=UNREAD)
+def test_a_pod_is_scheduled_whatever_its_managed_fields_are(unread: bytes) -> None:
+    """The scheduler would leave the extender out for it, or never schedule it."""
+    calls = Calls(is_ready=True)
+    web = {**WEB, "metadata": {**WEB["metadata"], "managedFields": "<unread>"}}
+    for verb, more in (("filter", ASKED), ("prioritize", ASKED), ("preempt", {"NodeNameToMetaVictims": {}})):
+        calls.call(verb, {**more, "Pod": web}, unread)
+    assert [result for _, result in calls.ended] == ["answered"] * 3
 
 
 def test_body_that_is_no_request_and_a_defect_are_other_results(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from tests.adapters.policy_file import FakeClock
 from tests.core.reviewing import body, pod
 from tests.harness.policy_checks import ImmediateCheck
 from tests.harness.policy_revisions import MemoryRevisions, hash_of
+from tests.harness.unread_values import UNREAD
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_rollout_counts import MemoryRolloutCounts
@@ -120,6 +121,18 @@ async def test_differences_are_counted_by_service_and_kind(more: str, expected: 
     shared = {f"shadow/{service}/{difference}": count for (service, difference), count in expected.items()}
     assert await process.shared.read(hash_of(candidate), 0) == {"shadow": 3, **shared}
     assert process.store.asked == [], "both have the same limits"
+
+
+@pytest.mark.parametrize("unread", UNREAD.values(), ids=UNREAD)
+async def test_a_pod_is_judged_whatever_its_managed_fields_are(unread: bytes) -> None:
+    process = Process()
+    await process.begin(policy(100), policy(100, PLACED))
+    made = pod()
+    made["metadata"]["managedFields"] = [{"manager": "anybody", "fieldsV1": "<fields>"}]
+    review = body(uid="review-1", object=made).replace(b'"<fields>"', unread)
+    await process.interceptor.review(Half.MUTATE, review)
+    await process.work()
+    assert process.differences == {("web", "placement"): 1}
 
 
 async def test_a_new_hard_is_judged_on_the_live_counts_and_charges_nothing() -> None:

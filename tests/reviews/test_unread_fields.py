@@ -1,4 +1,4 @@
-"""managedFields hold what their writer likes: nesting beyond each decoder, and bytes that are not UTF-8.
+"""managedFields hold what their writer likes: nesting beyond each decoder, and what is no Unicode.
 
 An API server stores both (tests/cluster/test_bypass_attempts.py). They change no decision, and end none.
 """
@@ -9,16 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.harness.nesting import nest
+from tests.core.admission.workloads import request, template
+from tests.core.reviewing import Gate, body, pod, policy_of
+from tests.harness.unread_values import UNREAD
 from tests.reviews.review_cases import CASES, POLICIES, answer_review, case_id
 from webhook.core.admission.decision import Half
 
 PLACE = b'"<fields>"'
-UNREAD = {
-    "deep": nest(5_000, '{"f:a":', "}").encode(),
-    "no UTF-8": b'{"f:\xff\xfe":{}}',
-    "no UTF-8 in the spec": b'{"f:spec":{"f:\xff":{}}}',
-}
+POLICY = """
+- name: web
+  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}
+  placement: {schedulerName: podgate-scheduler}
+"""
 
 
 def write_fields(document: Any) -> bytes | None:
@@ -45,3 +47,27 @@ async def test_what_nobody_reads_changes_no_response(case: Path, half: Half, unr
     text = WITH_OBJECTS[case]
     usual = await answer_review(case, half, text.replace(PLACE, b"{}"))
     assert await answer_review(case, half, text.replace(PLACE, UNREAD[unread])) == usual
+
+
+@pytest.mark.parametrize("unread", UNREAD)
+@pytest.mark.parametrize(
+    ("group", "resource"), [("apps", "deployments"), ("batch", "cronjobs"), ("argoproj.io", "rollouts")]
+)
+async def test_a_workload_is_warned_of_whatever_nobody_reads_of_it(group: str, resource: str, unread: str) -> None:
+    asked = request(template(schedulerName="theirs"), group, resource)
+    asked["object"] |= {"apiVersion": f"{group}/v1", "kind": resource.removesuffix("s").capitalize()}
+    written = [asked["object"]["metadata"], asked["object"]["spec"].get("template", {}).get("metadata", {})]
+    for metadata in written:
+        metadata["managedFields"] = [{"manager": "anybody", "fieldsV1": "<fields>"}]
+    gate = Gate(policy_of(POLICY))
+    answer = await gate.interceptor.review(Half.VALIDATE, body(**asked).replace(PLACE, UNREAD[unread]))
+    [warning] = answer.decision.warnings
+    assert "spec.schedulerName is 'theirs'" in warning
+
+
+@pytest.mark.parametrize("text", [b"their\xff", rb"their\ud800"])
+async def test_text_that_is_no_unicode_is_judged_as_the_api_server_reads_it(text: bytes) -> None:
+    sent = body(object=pod({"app": "web"}, uid="u", schedulerName="<text>")).replace(b"<text>", text)
+    decision = (await Gate(policy_of(POLICY)).interceptor.review(Half.VALIDATE, sent)).decision
+    assert not decision.allowed
+    assert "their\ufffd" in str(decision.status)

@@ -102,7 +102,7 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
     "object_of_wrong_type": (body(review(object="a Pod")), 400, "Expected `object`"),
     "field_of_wrong_type": (body(review(object={**pod(nodeSelector=5)})), 400, "$.spec.nodeSelector"),
     "nested_too_deeply": (b'{"request":' + b"[" * 100_000, 400, ""),
-    "not_utf8": (body(review()).replace(b"default-scheduler", b"\xff\xfe"), 400, ""),
+    "not_utf8": (b"\xff\xfe" + body(review()), 400, "malformed"),
     "eight_megabytes": (body(review(padding="x" * 8_000_000)), 413, "larger than 7340032 bytes"),
 }
 

@@ -1,7 +1,8 @@
-"""The bound of the depth of JSON from outside, the same on each release of CPython: docs/design/interpreter.md.
+"""JSON from outside: the bound of its depth, the same on each release of CPython, and objects that others have written.
 
 The bounds of msgspec and of the standard library are the interpreter's: some hundred levels on one release, some ten
-thousand on another. A decoder with types goes no deeper than they do, so only free values need a bound of our own.
+thousand on another. A decoder with types goes no deeper than they do, so only free values need a bound of our own:
+docs/design/interpreter.md.
 """
 
 import re
@@ -16,7 +17,12 @@ DEPTH_MAX = 128
 UNREADABLE_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Raised by msgspec for JSON of another shape, for text that is not UTF-8, and for what is nested too deeply."""
 _NESTED = (dict, list)
-_STRINGS_AND_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_STRINGS_AND_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
+_SURROGATES = re.compile(
+    rb"(?<!\\)((?:\\\\)*+)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+"""Escapes of a pair of surrogates, or of a lone one, behind escaped backslashes."""
+_PAIR, _REPLACED = len(rb"\ud800\udc00"), rb"\ufffd"
 _STRING, _OPENING = ord('"'), frozenset(b"[{")
 
 _T = TypeVar("_T")
@@ -33,12 +39,27 @@ def bound_depth(value: _T) -> _T:
     raise RecursionError(f"nested deeper than {DEPTH_MAX} levels")
 
 
-def decode_shallow(text: bytes | Raw, kind: type[_T]) -> _T:
-    """Decode text into a type that reads no deeper than DEPTH_MAX levels. What is deeper is left out, as if null."""
+def decode_foreign(text: bytes | Raw, kind: type[_T]) -> _T:
+    """Decode what others have written, such as an object of the API server, as `make_readable` returns it."""
     try:
-        return msgspec.json.decode(text, type=kind)
-    except RecursionError:  # the decoder checks also what no field reads
-        return msgspec.json.decode(drop_deep(bytes(text)), type=kind)
+        return bound_depth(msgspec.json.decode(text, type=kind))
+    except msgspec.ValidationError:
+        raise
+    except UNREADABLE_JSON:
+        return msgspec.json.decode(make_readable(bytes(text)), type=kind)
+
+
+def make_readable(text: bytes) -> bytes:
+    """Return JSON text as Go reads it, with U+FFFD for what is no Unicode, and without what is below DEPTH_MAX levels.
+
+    An API server stores managedFields and other raw values as they come. They must hide nothing that is read.
+    """
+    text = text.decode(errors="replace").encode()
+    return drop_deep(_SURROGATES.sub(_replace_lone, text))
+
+
+def _replace_lone(found: re.Match[bytes]) -> bytes:
+    return found[0] if len(found[2]) == _PAIR else found[1] + _REPLACED
 
 
 def drop_deep(text: bytes) -> bytes:

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from tests.harness.nesting import nest
+from tests.harness.unread_values import UNREAD
 from webhook.adapters.kubernetes.cluster_facts.decode import decode_fields, decode_items
 from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
 
@@ -50,6 +51,17 @@ def test_an_object_of_a_list_that_is_nested_deeply_hides_no_other_one() -> None:
     found, lost = decode_items(f'{{"items": {items}}}'.encode(), ReportedPod)
     assert [pod.metadata.name for pod in found] == ["deep", "b"]
     assert lost == {"": "Object missing required field `metadata`"}
+
+
+@pytest.mark.parametrize("unread", UNREAD.values(), ids=UNREAD)
+def test_what_nobody_reads_hides_neither_a_field_nor_an_object(unread: bytes) -> None:
+    item = b'{"metadata": {"name": "a", "managedFields": %s}, "spec": {"suspend": 7}}' % unread
+    expected = {"spec.suspend": "Expected `bool | null`, got `int`"}
+    found, lost = decode_fields(item, ReportedOwner)
+    assert (found.metadata.name, lost) == ("a", expected)
+    listed, lost = decode_items(b'{"items": [{"metadata": {"name": "b"}}, %s]}' % item, ReportedOwner)
+    assert [owner.metadata.name for owner in listed] == ["b", "a"]
+    assert lost == {f"a {field}": reason for field, reason in expected.items()}
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"items": 3}'])

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from kubernetes_asyncio.client import ApiClient
 
+from tests.harness.unread_values import UNREAD
 from webhook.adapters.kubernetes import slot_owners
 from webhook.adapters.kubernetes.api import collection
 from webhook.adapters.kubernetes.api.requests import METADATA_LIST, ApiError, RefusedError
@@ -26,6 +27,7 @@ class Served:
         self.pods: list[dict[str, Any]] | ApiError = []
         self.asked: list[tuple[str, Sequence[tuple[str, str]]]] = []
         self.troubles: list[str] = []
+        self.unread = b"null"
         trouble = Condition[str](self.troubles.append, lambda _: self.troubles.append("over"), key=lambda _: "")
         self.reader = slot_owners.SlotOwnerReader(cast("ApiClient", None), trouble)
         monkeypatch.setattr(slot_owners, "send_request", self.answer)
@@ -40,7 +42,8 @@ class Served:
         found = self.pods if is_list else self.owner
         if isinstance(found, ApiError):
             raise found
-        return msgspec.json.encode({"metadata": {"resourceVersion": "7"}, "items": found} if is_list else found)
+        body = msgspec.json.encode({"metadata": {"resourceVersion": "7"}, "items": found} if is_list else found)
+        return body.replace(b'"<unread>"', self.unread)
 
 
 @pytest.fixture
@@ -62,6 +65,14 @@ async def test_a_replica_set_has_as_many_slots_as_it_wants_pods(
     served.owner = {"metadata": {"uid": "u"}, "spec": spec}
     assert await served.reader.read_replicas(REPLICA_SET) == replicas
     assert served.asked == [("/apis/apps/v1/namespaces/shop/replicasets/web-1", ())]
+
+
+@pytest.mark.parametrize("unread", UNREAD.values(), ids=UNREAD)
+async def test_what_an_owner_says_is_known_whatever_its_managed_fields_are(served: Served, unread: bytes) -> None:
+    served.unread = unread
+    made = {"metadata": {"managedFields": "<unread>"}}
+    served.owner = {"metadata": {"uid": "u", "managedFields": "<unread>"}, "spec": {"template": made, "replicas": 7}}
+    assert (await served.reader.read_replicas(REPLICA_SET), served.troubles) == (7, [])
 
 
 async def test_a_job_has_as_many_slots_as_it_runs_pods_at_once(served: Served) -> None:

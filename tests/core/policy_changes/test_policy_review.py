@@ -3,7 +3,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.core.policy_changes.policy_review import GOOD, config_map, judge_review, read_response
+from tests.core.policy_changes.policy_review import GOOD, config_map, config_map_review, judge_review, read_response
+from tests.harness.unread_values import UNREAD
 from webhook.core.document import Purpose
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy_changes.policy_review import judge
@@ -15,6 +16,15 @@ def test_valid_policy_is_admitted() -> None:
     found = judge_review()
     assert read_response(found) == {"uid": "review-1", "allowed": True}
     assert (found.judged, found.errors, found.user) == (True, (), "alice")
+
+
+@pytest.mark.parametrize("unread", UNREAD.values(), ids=UNREAD)
+def test_policy_is_judged_whatever_its_managed_fields_are(unread: bytes) -> None:
+    for text, is_allowed in ((GOOD, True), (BAD, False)):
+        made = config_map(text)
+        made["metadata"]["managedFields"] = [{"manager": "anybody", "fieldsV1": "<fields>"}]
+        found = judge(config_map_review(object=made).replace(b'"<fields>"', unread))
+        assert (read_response(found)["allowed"], found.judged) == (is_allowed, True)
 
 
 def test_invalid_policy_is_denied_with_line_and_column_of_each_error() -> None:

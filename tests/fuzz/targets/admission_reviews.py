@@ -17,6 +17,7 @@ from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose, load
+from webhook.core.json_depth import make_readable
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.interceptor import Answer, Interceptor, UnknownNamespaceError
 from webhook.observers import Observers
@@ -177,7 +178,7 @@ def _ask(half: Half, data: bytes) -> Any:
     document = json.loads(answer.body)
     assert (document["apiVersion"], document["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     response = document["response"]
-    assert response["uid"] == read_json(data)["request"]["uid"]
+    assert response["uid"] == read_json(make_readable(data))["request"]["uid"]
     assert isinstance(response["allowed"], bool)
     assert ("patch" in response) == ("patchType" in response)
     if not response["allowed"]:
@@ -198,7 +199,7 @@ def _apply(data: bytes, response: Any) -> bytes | None:
         return None
     patch = json.loads(base64.b64decode(response["patch"], validate=True))
     assert response["patchType"] == "JSONPatch"
-    review = read_json(data)
+    review = read_json(make_readable(data))
     # In place: a copy of a deeply nested Pod would exceed Python's recursion limit.
     review["request"]["object"] = jsonpatch.apply_patch(review["request"]["object"], patch, in_place=True)
     return _encode(review)

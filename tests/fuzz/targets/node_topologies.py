@@ -11,7 +11,7 @@ from tests.fuzz.oracles import check_message, read_json
 from webhook.adapters.kubernetes.api.requests import GarbledError
 from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, decode_item, decode_list
 from webhook.adapters.kubernetes.nodes import _TOPOLOGIES, _Topology
-from webhook.core.json_depth import drop_deep
+from webhook.core.json_depth import make_readable
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.scheduling.numa import NumaDemand, NumaZones
 
@@ -95,7 +95,7 @@ def check(data: bytes) -> None:
     except GarbledError as error:
         check_message(str(error).encode("ascii", "backslashreplace").decode())
         return
-    data = drop_deep(data)  # what is deeper is left out, even if it is no JSON
+    data = make_readable(data)  # what is deeper is left out, even if it is no JSON
     sent = read_json(data).get("items") or []
     raw = msgspec.json.decode(data, type=_RawItems).items or []
     items = found.items or []

@@ -3,18 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from kubernetes_asyncio.client import ApiClient
 
+from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
     NOT_FOUND,
     ApiError,
-    GarbledError,
     RefusedError,
     send_request,
 )
-from webhook.core.json_depth import UNREADABLE_JSON, bound_depth
 from webhook.core.webhook_configurations import NAMES, ConfigurationName, OutdatedConfiguration
 from webhook.errors import WebhookConfigurationError
 
@@ -56,9 +54,7 @@ class WebhookConfigurations:
     async def _read(self, name: ConfigurationName) -> dict[str, Any] | None:
         try:
             body = await send_request(self._client, "GET", _path(name), self._request_seconds)
-            return bound_depth(msgspec.json.decode(body, type=dict[str, Any]))
-        except UNREADABLE_JSON as error:
-            raise _make_error("read", name, GarbledError(str(error))) from error
+            return decode_object(body, dict[str, Any])
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:
                 return None

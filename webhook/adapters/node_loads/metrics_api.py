@@ -1,11 +1,12 @@
 """MetricsApiLoads: the load of nodes from the metrics API, averaged over successive answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from webhook.core.json_depth import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON, decode_foreign
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts
 from webhook.core.kubernetes.timestamps import parse_microseconds
@@ -57,14 +58,14 @@ class MetricsApiLoads:
         loads: dict[str, NodeLoad] = {}
         unread: dict[str, str] = {}
         try:
-            found = msgspec.json.decode(body, type=_NodeMetricsList).items or []
+            found = decode_foreign(body, _NodeMetricsList).items or []
         except UNREADABLE_JSON as error:
             raise LoadSourceError(f"{self.name}: not understood: {error}") from error
         number = 0
         async for items in slices(found, _SLICE):
             for item in items:
                 try:
-                    metrics = msgspec.json.decode(item, type=_NodeMetrics)
+                    metrics = decode_foreign(item, _NodeMetrics)
                     loads[metrics.metadata.name] = self._average(metrics)
                 except (ValueError, *UNREADABLE_JSON) as error:
                     unread[_find_name(item) or f"items[{number}]"] = str(error)
@@ -108,7 +109,7 @@ class MetricsApiLoads:
 def _find_name(item: msgspec.Raw) -> str:
     """Return the name of an item that cannot be decoded, "" if it has none."""
     try:
-        document = msgspec.json.decode(item)
+        document: Any = decode_foreign(item, object)
     except UNREADABLE_JSON:
         return ""
     metadata = document.get("metadata") if isinstance(document, dict) else None

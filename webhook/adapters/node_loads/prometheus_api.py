@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct, field
 
-from webhook.core.json_depth import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON, decode_foreign
 from webhook.core.policy_fields.nodes import PrometheusSource
 from webhook.errors import LoadSourceError
 from webhook.support.http_timeout import build_socket_timeouts
@@ -103,14 +103,14 @@ class PrometheusApi:
 
     def _read(self, body: bytes | msgspec.Raw, status: int, kind: type[_T]) -> _T:
         try:
-            return msgspec.json.decode(body, type=kind)
+            return decode_foreign(body, kind)
         except UNREADABLE_JSON as error:
             shown = f"HTTP {status}, and not an answer of Prometheus: {error}"
             raise LoadSourceError(f"{self._name}: {self._source.url}: {shown}") from error
 
     def _read_series(self, raw: msgspec.Raw, status: int) -> Series | BadSeries:
         try:
-            return msgspec.json.decode(raw, type=Series)
+            return decode_foreign(raw, Series)
         except UNREADABLE_JSON as error:
             labels = self._read(raw, status, _Labelled).metric  # without labels it belongs to no node
             return BadSeries({key: text for key, text in labels.items() if isinstance(text, str)}, str(error))

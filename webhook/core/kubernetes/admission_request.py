@@ -26,8 +26,8 @@ class BadReviewError(Exception):
         super().__init__(escape_line(message))  # it may quote a name that a tenant has chosen
 
 
-class ReviewDepthError(BadReviewError):
-    """It is nested too deeply for the decoder, which reads also the levels that no field needs."""
+class UnreadableReviewError(BadReviewError):
+    """It cannot be decoded, perhaps only where no field is read: `make_readable` may help."""
 
 
 class GroupVersionResource(Struct, frozen=True, gc=False):
@@ -71,10 +71,12 @@ _envelope = msgspec.json.Decoder(_Envelope)
 def _decode(decoder: Decoder[T], raw: bytes | Raw, where: str) -> T:
     try:
         return decoder.decode(raw)
-    except RecursionError:  # at the interpreter's bound: docs/design/interpreter.md
-        raise ReviewDepthError(f"{where}: nested too deeply") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.ValidationError as error:
         raise BadReviewError(f"{where}: {error}") from None
+    except RecursionError:  # at the interpreter's bound: docs/design/interpreter.md
+        raise UnreadableReviewError(f"{where}: nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnreadableReviewError(f"{where}: {error}") from None
 
 
 def _decode_envelope(body: bytes) -> _Envelope:

@@ -19,10 +19,12 @@ from webhook.core.document.configmap import (
     read_document,
 )
 from webhook.core.document.loading import load_unproved
+from webhook.core.json_depth import make_readable
 from webhook.core.kubernetes.admission_request import (
     ALLOWED,
     BadReviewError,
     ResponseStatus,
+    UnreadableReviewError,
     decode_object,
     decode_request,
     respond,
@@ -78,6 +80,13 @@ def decode_review(body: bytes, purpose: Purpose = Purpose.SERVE) -> DocumentRevi
     An update that does not change the document is always admitted: a bad document, stored while the webhook was down,
     must not block changes to the ConfigMap's labels.
     """
+    try:
+        return _decode_review(body, purpose)
+    except UnreadableReviewError:
+        return _decode_review(make_readable(body), purpose)
+
+
+def _decode_review(body: bytes, purpose: Purpose) -> DocumentReview | PolicyReview:
     request = decode_request(body)
     user = request.user_info.username
     is_ours = request.resource.resource == "configmaps" and request.namespace == NAMESPACE

@@ -13,13 +13,14 @@ from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.pod_results import get_or_compute
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.json_depth import decode_foreign
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import apply
 from webhook.core.quota import Acquire, Receipt
 from webhook.core.rollout.differences import Difference, JudgedPod, find_differences
 from webhook.core.shares import PodSlot
 
-_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.decode
+_encode = msgspec.json.Encoder().encode
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
 
@@ -45,7 +46,7 @@ class ShadowReview:
             stages.rewrite(mutating)
             rewritten = get_or_compute(mutating, _apply)
         else:
-            rewritten = _Rewritten(mutating.pod, _decode(_encode(mutating.pod)))
+            rewritten = _Rewritten(mutating.pod, _build_document(mutating.pod))
         self._document = rewritten.document
         request = replace(request, pod=rewritten.pod)
         self._evaluation = Evaluation(Half.VALIDATE, request, compiled, rewritten.pod, slot=taken)
@@ -103,9 +104,13 @@ def _divide(evaluation: Evaluation, number: int) -> PodSlot | None:
 
 
 def _apply(evaluation: Evaluation) -> _Rewritten:
-    document = _decode(_encode(evaluation.pod))
+    document = _build_document(evaluation.pod)
     apply(evaluation.patch, document)
     return _Rewritten(_decode_pod(_encode(document)), document)
+
+
+def _build_document(pod: Pod) -> dict[str, Any]:
+    return decode_foreign(_encode(pod), dict[str, Any])  # managedFields are as their writer likes
 
 
 def _releases_nothing(_: str) -> bool:

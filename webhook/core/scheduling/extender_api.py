@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from webhook.core.json_depth import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON, decode_foreign
 from webhook.core.kubernetes.pod import Pod
 
 _T = TypeVar("_T")
@@ -83,7 +83,7 @@ class PreemptionResult(Struct, frozen=True):
 def decode(body: bytes | msgspec.Raw, kind: type[_T]) -> _T:
     """Return a request. BadExtenderRequestError: it is not understood."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode_foreign(body, kind)
     except UNREADABLE_JSON as error:
         raise BadExtenderRequestError(f"not a request of the extender API: {error}") from error
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import msgspec
 from kubernetes_asyncio.client import ApiClient
+from msgspec import Raw
 
 from webhook.adapters.kubernetes.api.objects import AnObject, Listed
 from webhook.adapters.kubernetes.api.requests import JSON, METADATA, METADATA_LIST, GarbledError, send_request
 from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, decode_list
-from webhook.core.json_depth import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON, decode_foreign
 
 _T = TypeVar("_T")
 
@@ -80,8 +80,9 @@ async def list_readable(
     return ListSnapshot(found.items or (), found.metadata.resource_version, unread)
 
 
-def decode_object(text: bytes | msgspec.Raw, kind: type[_T]) -> _T:
+def decode_object(text: bytes | Raw, kind: type[_T]) -> _T:
+    """Decode a single object, as lists are decoded. GarbledError: it is of another shape."""
     try:
-        return msgspec.json.decode(text, type=kind)
+        return decode_foreign(text, kind)
     except UNREADABLE_JSON as error:
         raise GarbledError(f"not understood: {error}") from error

@@ -14,7 +14,7 @@ from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.config import ConfigException
 
 from webhook.adapters.kubernetes.api.objects import ApiStatus
-from webhook.core.json_depth import UNREADABLE_JSON
+from webhook.core.json_depth import UNREADABLE_JSON, decode_foreign
 from webhook.support.http_timeout import build_socket_timeouts
 from webhook.support.redaction import mask, mask_credentials
 
@@ -216,7 +216,7 @@ async def _read_part(response: aiohttp.ClientResponse, end_seconds: float) -> by
 
 async def _read_refusal(response: aiohttp.ClientResponse, read: BodyReader) -> RefusedError:
     try:
-        status = msgspec.json.decode(await _read_body(read, _ERROR_BYTES_MAX), type=ApiStatus)
+        status = decode_foreign(await _read_body(read, _ERROR_BYTES_MAX), ApiStatus)
         message = status.message or status.reason
     except (GarbledError, *UNREADABLE_JSON):
         message = response.reason or ""  # such as a proxy's error page

@@ -1,8 +1,7 @@
 """Lists in which single objects cannot be decoded: the others are read, and these are named, with field and value.
 
 The API server checks the objects of its own kinds. It checks those of other kinds only as far as their schema does, and
-managedFields of none. An object that is nested too deeply for the decoder is read all the same, since no field that is
-read is nested so deeply.
+managedFields of none: `decode_foreign` reads an object whatever is in fields that are not read.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +12,7 @@ from msgspec import Raw, Struct, field
 from webhook.adapters.kubernetes.api.field_faults import describe_fault
 from webhook.adapters.kubernetes.api.objects import AnObject, Listed, ListMetadata
 from webhook.adapters.kubernetes.api.requests import GarbledError
-from webhook.core.json_depth import UNREADABLE_JSON, decode_shallow
+from webhook.core.json_depth import UNREADABLE_JSON, decode_foreign
 
 
 class UnreadObject(Struct, frozen=True):
@@ -51,7 +50,7 @@ def decode_list(
 ) -> tuple[Listed[AnObject], tuple[UnreadObject, ...]]:
     """Return a list, and the objects left out of it. GarbledError: it is no list, or a bad object has no name."""
     try:
-        return decode_shallow(body, items), ()
+        return decode_foreign(body, items), ()
     except msgspec.ValidationError:
         return _decode_one_by_one(body, item)
     except UNREADABLE_JSON as error:
@@ -60,7 +59,7 @@ def decode_list(
 
 def _decode_one_by_one(body: bytes, item: type[AnObject]) -> tuple[Listed[AnObject], tuple[UnreadObject, ...]]:
     try:
-        found = decode_shallow(body, _RawList)
+        found = decode_foreign(body, _RawList)
     except UNREADABLE_JSON as error:
         raise GarbledError(f"not understood: {error}") from error
     read: list[AnObject] = []
@@ -77,7 +76,7 @@ def _decode_one_by_one(body: bytes, item: type[AnObject]) -> tuple[Listed[AnObje
 def decode_item(raw: Raw, item: type[AnObject]) -> AnObject | UnreadObject:
     """Return an object, or what is wrong with it. GarbledError: it has no name."""
     try:
-        return decode_shallow(raw, item)
+        return decode_foreign(raw, item)
     except msgspec.ValidationError as error:
         identity = _decode_identity(raw, error)
         return UnreadObject(identity.shown_name, identity.uid, identity.resource_version, _describe_fault(error, raw))
@@ -87,16 +86,14 @@ def decode_item(raw: Raw, item: type[AnObject]) -> AnObject | UnreadObject:
 
 def _describe_fault(error: msgspec.ValidationError, raw: Raw) -> str:
     try:
-        return describe_fault(error, decode_shallow(raw, object))
-    except UnicodeDecodeError:  # somewhere else, as in managedFields
-        return str(error)
+        return describe_fault(error, decode_foreign(raw, object))
     except UNREADABLE_JSON as other:  # what follows the first fault is not even JSON
         raise GarbledError(f"not understood: {other}") from other
 
 
 def _decode_identity(raw: Raw, cause: Exception) -> _Identity:
     try:
-        return decode_shallow(raw, _Identified).metadata
+        return decode_foreign(raw, _Identified).metadata
     except UNREADABLE_JSON:
         raise GarbledError(f"not understood, and without a name: {cause}") from cause
 
@@ -118,7 +115,7 @@ class UnreadObjects:
     def forget(self, raw: Raw) -> None:
         """Forget an object that can be read, or is gone."""
         if self._reasons:
-            name = decode_shallow(raw, _Identified).metadata.shown_name
+            name = decode_foreign(raw, _Identified).metadata.shown_name
             self._set({other: reason for other, reason in self._reasons.items() if other != name})
 
     def _set(self, reasons: dict[str, str]) -> None:

@@ -33,7 +33,6 @@ from webhook.adapters.kubernetes.api.requests import (
 )
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, UnreadObjects, decode_item
-from webhook.core.json_depth import UNREADABLE_JSON, decode_shallow
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
 
@@ -191,7 +190,7 @@ class Watch(Generic[AnObject]):
         lines = Lines()
         while chunk := await read():
             for line in lines.split(chunk):
-                await self._apply(decode_event(line))
+                await self._apply(decode_object(line, WatchEvent))
 
     async def _apply(self, event: WatchEvent) -> None:
         if event.type == "ERROR":
@@ -221,13 +220,6 @@ class Watch(Generic[AnObject]):
             self._unread.put(changed)
         await self._handler.on_unread(changed, gone)
         return changed.version
-
-
-def decode_event(line: bytes) -> WatchEvent:
-    try:
-        return decode_shallow(line, WatchEvent)
-    except UNREADABLE_JSON as error:
-        raise GarbledError(f"not understood: {error}") from error
 
 
 class Lines:

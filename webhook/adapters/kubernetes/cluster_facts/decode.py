@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from webhook.adapters.kubernetes.api.field_faults import EACH, has_child, list_children, parse_path, split_fault
-from webhook.core.json_depth import UNREADABLE_JSON, bound_depth, decode_shallow
+from webhook.core.json_depth import UNREADABLE_JSON, decode_foreign
 
 T = TypeVar("T")
 
@@ -13,15 +13,15 @@ T = TypeVar("T")
 def decode_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str, str]]:
     """Return an object, and each field that was left out, with the reason. UNREADABLE_JSON: nothing can be read."""
     try:
-        return msgspec.json.decode(body, type=kind), {}
+        return decode_foreign(body, kind), {}
     except msgspec.ValidationError:
-        return _drop_bad_fields(bound_depth(msgspec.json.decode(body)), kind)
+        return _drop_bad_fields(decode_foreign(body, object), kind)
 
 
 def decode_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, str]]:
     """Return the objects of a list, and the fields left out of them. UNREADABLE_JSON: it is no list."""
     found, lost = [], {}
-    for item in decode_shallow(body, _Items).items or ():
+    for item in decode_foreign(body, _Items).items or ():
         try:
             decoded, fields = decode_fields(item, kind)
         except UNREADABLE_JSON as error:
@@ -47,7 +47,7 @@ class _Items(msgspec.Struct, frozen=True):
 def _find_name(item: msgspec.Raw) -> str:
     """Return the name of an object in messages, "" if it has none."""
     try:
-        return msgspec.json.decode(item, type=_Named).metadata.name
+        return decode_foreign(item, _Named).metadata.name
     except UNREADABLE_JSON:
         return ""
 
@@ -56,7 +56,7 @@ def _drop_bad_fields(document: Any, kind: type[T]) -> tuple[T, dict[str, str]]:
     lost: dict[str, str] = {}
     while True:
         try:
-            return msgspec.convert(document, kind), lost
+            return msgspec.json.decode(msgspec.json.encode(document), type=kind), lost  # raw fields are no values
         except msgspec.ValidationError as error:
             path, what = split_fault(error)
             tokens = parse_path(path)

@@ -4,17 +4,17 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
-import msgspec
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
+from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.requests import ApiError, RefusedError, request_document, send_request
 from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS
 from webhook.core.checks.facts import ProbeFact, RightFact
 from webhook.core.checks.rights import Right
 from webhook.core.installation.probe import PodProbe
-from webhook.core.json_depth import UNREADABLE_JSON
 
 _PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -54,7 +54,7 @@ async def _review_right(client: ApiClient, right: Right) -> RightFact:
             "resourceAttributes": attributes,
         },
     }
-    found = msgspec.json.decode(await send_request(client, "POST", _PATH, SECONDS, body=body), type=_Review)
+    found = decode_object(await send_request(client, "POST", _PATH, SECONDS, body=body), _Review)
     return RightFact(right.account, str(right), found.status.allowed, right.manifests)
 
 
@@ -101,9 +101,9 @@ async def _probe_pod(client: ApiClient, probe: PodProbe) -> ProbeFact:
     namespace = probe.reference.namespace
     path = f"/api/v1/namespaces/{namespace}/pods"
     try:
-        created = msgspec.json.decode(await send_request(client, "POST", path, SECONDS, _DRY_RUN, probe.pod))
+        created = decode_object(await send_request(client, "POST", path, SECONDS, _DRY_RUN, probe.pod), dict[str, Any])
     except RefusedError as error:
         return ProbeFact(probe.service, namespace, error.status, str(error), is_rewritten=False)
-    except (ApiError, *UNREADABLE_JSON) as error:
+    except ApiError as error:
         return ProbeFact(probe.service, namespace, 0, str(error), is_rewritten=False)
     return ProbeFact(probe.service, namespace, _CREATED, "", is_rewritten=probe.is_rewritten(created))

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import msgspec
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
+from webhook.adapters.kubernetes.api.collection import decode_object
 from webhook.adapters.kubernetes.api.requests import ApiError, request_dated, send_request
 from webhook.adapters.kubernetes.cluster_facts.decode import decode_fields, decode_items
 from webhook.adapters.kubernetes.policy_parts import read_whole
@@ -104,7 +104,7 @@ def describe_right(verb: str, path: str) -> str:
 async def read_version(client: ApiClient) -> tuple[str, int | None]:
     """Return the version of the API server, and its clock in microseconds, None without a Date header. ApiError."""
     body, date = await request_dated(client, "/version", SECONDS)
-    version = msgspec.json.decode(body, type=_Version).git_version
+    version = decode_object(body, _Version).git_version
     try:
         return version, int(parsedate_to_datetime(date).timestamp()) * 1_000_000
     except ValueError:
@@ -136,7 +136,7 @@ async def read_secret(client: ApiClient, name: str) -> Mapping[str, str] | None:
         if error.is_absent:
             return None
         raise
-    return msgspec.json.decode(body, type=ConfigMap).data or {}
+    return decode_object(body, ConfigMap).data or {}
 
 
 async def _read_list(client: ApiClient, reading: Reading, fact: str, read: _Read) -> None:
@@ -167,3 +167,5 @@ async def _read_map(client: ApiClient, reading: Reading, fact: str, name: str) -
             reading.values[fact] = None
         else:
             reading.on_creation_failed(fact, describe_right("get", path), error)
+    except UNREADABLE_JSON as error:
+        reading.unread[fact] = f"cannot read {path}: {error}"
