@@ -86,12 +86,12 @@ class BuiltHistory:
         self.logs: dict[str, str] = {}
         self.end: dict[str, Any] = {}
 
-    def hurt(self, kind: str, parts: str | Sequence[str], began: float, ended: float) -> None:
+    def hurt(self, kind: str, parts: str | Sequence[str], began: float, ended: float, **details: str) -> None:
         """Hurt a part, or the link between two."""
         number, hit = len(self.planned) + 1, (parts,) if isinstance(parts, str) else tuple(parts)
         self.planned.append(PlannedFault(number, kind, hit, began, ended))
-        self.faults.append(Fault(START + began, number, kind, hit, BEGAN))
-        self.faults.append(Fault(START + ended, number, kind, hit, ENDED))
+        self.faults.append(Fault(START + began, number, kind, hit, BEGAN, details))
+        self.faults.append(Fault(START + ended, number, kind, hit, ENDED, details))
 
     def admit(self, uid: str, at: float, namespace: str = "shop", **given: Any) -> None:
         """Let a server admit and charge a Pod, and the API server store it."""

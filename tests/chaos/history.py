@@ -37,6 +37,8 @@ BEGAN, ENDED, FAILED = "began", "ended", "failed"
 """Values of `Fault.phase`. A fault that failed is over, and may have had some effect: a part was down already."""
 FOUND = "found"
 """The key in `Fault.details` of the part that a fault found to hit: of a primary, of a leader."""
+TAG = "tag"
+"""The key in `Fault.details` of the tag whose slot of a Cluster a fault moves."""
 DONE, REFUSED, UNKNOWN = "done", "refused", "unknown"
 """Values of `Act.outcome`. Unknown: no answer arrived, so that it may have happened or not, or may still happen."""
 
@@ -72,8 +74,9 @@ class Plan(Struct, frozen=True):
 class Fault(Struct, frozen=True):
     """What the nemesis did. The two lines of one fault have the same number.
 
-    Number 0 is what nobody planned, of two kinds. `exited`: a part has ended by itself, and was started again.
+    Number 0 is what nobody planned, of three kinds. `exited`: a part has ended by itself, and was started again.
     `not-recorded`: between its two lines `charges.jsonl` may lack writes of that Redis, which was down at first.
+    `slow-node`: between its two lines that node of a Cluster left a PING without an answer for half a second.
     """
 
     at: float

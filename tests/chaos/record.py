@@ -20,8 +20,8 @@ from tests.chaos.history import (
     Status,
 )
 
-EXITED, NOT_RECORDED = "exited", "not-recorded"
-"""Kinds of faults that nobody planned: a part ended by itself; for a while the writes of a Redis were not recorded."""
+EXITED, NOT_RECORDED, SLOW_NODE = "exited", "not-recorded", "slow-node"
+"""Kinds of faults that nobody planned, as `history.Fault` says."""
 
 
 class Record:

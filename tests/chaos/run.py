@@ -19,6 +19,7 @@ from tests.chaos.nemesis import Nemesis
 from tests.chaos.outcome_reports import OutcomeReporter
 from tests.chaos.parts import Supervisor
 from tests.chaos.policies import build_policies, hash_policy
+from tests.chaos.pulse import Pulse
 from tests.chaos.record import Record
 from tests.chaos.recorders import Recorders
 from tests.chaos.rest import wait_for_rest
@@ -76,6 +77,8 @@ class Run:
                 recorders = stack.enter_context(Recorders(lab, record))
                 for name, server in zip(lab.form.stores, lab.redis.servers, strict=True):
                     stack.enter_context(ChargeLog(name, server, record))
+                    if lab.form.is_cluster:
+                        stack.enter_context(Pulse(name, server, record))
                 supervisor = Supervisor(lab.parts, lambda part, what: record.add_exit(part.name, what))
                 supervisor.start()
                 stack.callback(supervisor.stop)

@@ -4,9 +4,7 @@ import pytest
 
 from tests.chaos.built_history import START, BuiltHistory, build_limit_row
 from tests.chaos.checkers import check
-from tests.chaos.checkers.faults import Faults
 from tests.chaos.checkers.log_lines import format_moment
-from tests.chaos.shards import find_shard, number_shards
 
 
 def list_told(built: BuiltHistory) -> list[str]:
@@ -59,41 +57,6 @@ def test_a_window_may_exceed_its_limit_by_the_bound_of_an_outage(kind: str) -> N
     [told] = [told for told in list_told(built) if told.startswith("windows")]
     assert "web: pods in 64s: 4, expected at most 2 + 1 ((N - 1) * 1)" in told
     assert told.endswith(f"fault active: {kind} redis")
-
-
-@pytest.mark.parametrize("is_own", [True, False])
-def test_in_a_cluster_only_the_fault_of_its_own_shard_lets_a_window_exceed_its_limit(*, is_own: bool) -> None:
-    nodes = ("redis-1", "redis-2", "redis-3")
-    shards = number_shards(nodes)
-    [own] = [name for name in nodes if shards[name] == find_shard("web")]
-    built = BuiltHistory(**dict.fromkeys(nodes, "redis"))
-    built.hurt("pause", next(name for name in nodes if (name == own) == is_own), 10, 30)
-    for number in range(3):
-        built.admit(f"p{number}", 15 + number)
-    told = [str(violation) for violation in check(built.build(shards=shards))]
-    assert any("windows: service web: pods in 64s: 3" in line for line in told) != is_own
-
-
-@pytest.mark.parametrize("is_own", [True, False])
-def test_in_a_cluster_only_the_fault_of_its_own_shard_lets_a_pod_be_denied(*, is_own: bool) -> None:
-    nodes = ("redis-1", "redis-2", "redis-3")
-    shards = number_shards(nodes)
-    [own] = [name for name in nodes if shards[name] == find_shard("web")]
-    built = BuiltHistory(**dict.fromkeys(nodes, "redis"))
-    built.hurt("pause", next(name for name in nodes if (name == own) == is_own), 10, 30)
-    built.review("a", 15, "Deny", codes=["StoreUnavailable"], code=503)
-    told = [str(violation) for violation in check(built.build(shards=shards))]
-    assert any("failures: Pod shop/a (a): denied: " in line for line in told) != is_own
-
-
-@pytest.mark.parametrize(("nodes", "is_lost"), [(3, False), (6, True)])
-def test_a_node_without_a_replica_loses_nothing_by_a_pause(nodes: int, *, is_lost: bool) -> None:
-    names = [f"redis-{number}" for number in range(nodes)]
-    built = BuiltHistory(**dict.fromkeys(names, "redis"))
-    built.parts.pop("redis")
-    built.hurt("pause", names[0], 10, 30)
-    faults = Faults(built.build(shards=number_shards(names)))
-    assert faults.loses_data(faults.spans[0]) == is_lost
 
 
 def test_allow_has_no_bound_during_an_outage_only() -> None:

@@ -86,7 +86,8 @@ def check_denials(facts: Facts, judge: Judge) -> None:
     used = StoredUse(facts)
     for reviews in facts.judged.values():
         for review in reviews:
-            if review.decision == "Deny" and not facts.faults.list_store_spans(review.at - 1, review.at + 1):
+            tags = facts.list_tags(review.service)
+            if review.decision == "Deny" and not facts.faults.list_store_spans(review.at - 1, review.at + 1, tags):
                 for row in review.record.get("limits") or ():
                     begin = review.at - 2 * read_seconds(row["window"])
                     if row.get("over") and row["window"] != STANDING and facts.is_recorded(begin, review.at):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from tests.chaos.checkers.faults import Faults, list_unrecorded
+from tests.chaos.checkers.faults import NOT_RECORDED, Faults, list_unplanned
 from tests.chaos.history import AuditEvent, ChargeWrite, History, Review
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import load_effective
@@ -231,7 +231,7 @@ class Facts:
 
     @cached_property
     def _unrecorded(self) -> Sequence[tuple[float, float]]:
-        return list_unrecorded(self.history)
+        return [(since, until) for _, since, until in list_unplanned(self.history, NOT_RECORDED)]
 
     @cached_property
     def server_count(self) -> int:

@@ -2,8 +2,9 @@
 
 from tests.chaos.checkers.calls import GRACE_SECONDS, Calling, was_left_out
 from tests.chaos.checkers.facts import SEEN_SECONDS, Facts
-from tests.chaos.checkers.faults import SETTLE_SECONDS, STORE_FAILED
+from tests.chaos.checkers.faults import SETTLE_SECONDS
 from tests.chaos.checkers.judging import Judge
+from tests.chaos.checkers.late_answers import STORE_FAILED
 from tests.chaos.checkers.log_lines import list_log_lines, parse_moment
 from tests.chaos.history import UNKNOWN, AuditEvent, Review
 from webhook.core.findings import Code

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import combinations
 from typing import NamedTuple
 
-from tests.chaos.checkers.log_lines import list_log_lines, parse_moment
-from tests.chaos.history import BEGAN, FOUND, History
+from tests.chaos.checkers.late_answers import LateAnswers, list_late_answers
+from tests.chaos.history import BEGAN, FOUND, TAG, History
 from tests.chaos.shards import find_shard
 
 NO_FAULT = "none"
@@ -17,14 +18,15 @@ NOTICE_SECONDS = 1.5
 """A tick each second notices what no call has noticed."""
 _CALLED = frozenset({("server",), ("kube-apiserver",), ("kube-apiserver", "server")})
 """Kinds of the parts of faults by which calls of webhooks fail."""
-EXITED, NOT_RECORDED = "exited", "not-recorded"
+EXITED, NOT_RECORDED, SLOW_NODE = "exited", "not-recorded", "slow-node"
 """Kinds that nobody planned, as `history.Fault` says."""
 LATE_ANSWERS = "late answers"
 LATE_SECONDS = 2.0
 """The deadline of a call that is late, and its wait in the server."""
-STORE_FAILED = ("store operation failed", "the store does not respond")
-"""How lines begin by which a server logs a failure of the store: of one call, and until it answers again."""
-_ANSWERS_AGAIN = "the store responds again"
+LONGEST_SECONDS = 5.0
+"""The longest that a server waits for an answer of a Redis."""
+REJOIN_SECONDS = 5.0
+"""By then a master that was away is one of the majority of its Cluster again, or another one has its place."""
 _FOREVER = float("inf")
 
 
@@ -36,6 +38,8 @@ class FaultSpan(NamedTuple):
     parts: tuple[str, ...]
     began: float
     ended: float
+    tags: frozenset[str] = frozenset()
+    """What it is about, of a fault of single slots of a Cluster."""
 
     def __str__(self) -> str:
         return f"{self.kind} {'-'.join(self.parts)}".strip()
@@ -48,6 +52,11 @@ class FaultSpan(NamedTuple):
     def ends_process(self) -> bool:
         return any(word in self.kind for word in ("kill", "restart", "stop", "replace", "rollout"))
 
+    @property
+    def takes_away(self) -> bool:
+        """Whether the other nodes of a Cluster lack a node that it hits. They compare wall clocks, too."""
+        return self.ends_process or self.steps_clock or self.kind in {"pause", EXITED, "redis-old-snapshot"}
+
 
 class Faults:
     """All faults of a history, in the order of their begin."""
@@ -57,6 +66,9 @@ class Faults:
         self._parts = history.plan.parts
         self._shards: Mapping[str, int] = history.plan.details.get("shards", {})
         self.spans = sorted(_list_spans(history), key=lambda span: span.began)
+        self._moved = frozenset(tag for span in self.spans for tag in span.tags)
+        """Tags that may be on any node."""
+        self._takes_majority = frozenset(self._list_majority_losses())
 
     @property
     def has_clock_steps(self) -> bool:
@@ -115,7 +127,8 @@ class Faults:
     @cached_property
     def store_spans(self) -> Sequence[FaultSpan]:
         """The faults of the store, each until all servers had settled."""
-        spans = [span for span in (*self.spans, *_list_late_answers(self._history)) if self.is_of_store(span)]
+        late = map(self._build_late_span, list_late_answers(self._history))
+        spans = [span for span in (*self.spans, *late) if self.is_of_store(span)]
         return [span._replace(ended=self._find_settled(span)) for span in spans]
 
     def _find_settled(self, span: FaultSpan) -> float:
@@ -149,9 +162,43 @@ class Faults:
 
     def reaches(self, span: FaultSpan, tags: Iterable[str]) -> bool:
         """Return whether a fault is not one of other nodes alone: in a Cluster each is treated separately."""
-        hit = {self._shards[part] for part in span.parts if part in self._shards}
-        shards = {find_shard(tag) for tag in tags} if hit else set()
-        return not shards or not hit.isdisjoint(shards)
+        wanted, hit = frozenset(tags), self._list_hit(span)
+        if not wanted or not hit or (span.number, span.began) in self._takes_majority:
+            return True
+        if span.tags:
+            return not span.tags.isdisjoint(wanted)
+        return not self._moved.isdisjoint(wanted) or not hit.isdisjoint(map(find_shard, wanted))
+
+    def _list_hit(self, span: FaultSpan) -> set[int]:
+        """Return the shards whose nodes a fault hits; none if it is no fault of single nodes."""
+        return {self._shards[part] for part in span.parts if part in self._shards}
+
+    def _list_majority_losses(self) -> Iterable[tuple[int, float]]:
+        """Yield number and begin of faults by which two shards lack a master at once: the third one is down then."""
+        away = [span for span in self.spans if span.takes_away and self._list_hit(span)]
+        for one, other in combinations(away, 2):
+            is_at_once = one.began <= other.ended + REJOIN_SECONDS and other.began <= one.ended + REJOIN_SECONDS
+            if is_at_once and self._list_hit(one) != self._list_hit(other):
+                yield from ((one.number, one.began), (other.number, other.began))
+
+    def _build_late_span(self, late: LateAnswers) -> FaultSpan:
+        """Return late answers as a fault, of the nodes of a Cluster that were slow where only nodes were hit."""
+        begin = late.noticed - LONGEST_SECONDS
+        hit = self.list_active(begin, late.noticed, of=lambda span: self._delays_answers(span, late.part))
+        nodes: list[str] = []
+        if hit and all(map(self._list_hit, hit)):
+            nodes = [part for span in hit for part in span.parts if part in self._shards]
+            nodes += [parts[0] for parts, since, until in self._slow if since <= late.noticed and begin <= until]
+        return FaultSpan(0, LATE_ANSWERS, (late.part, *nodes), late.noticed - LATE_SECONDS, late.ended)
+
+    def _delays_answers(self, span: FaultSpan, server: str) -> bool:
+        """Return whether a fault can let answers of the store to a server be late: of the store, or of the server."""
+        callers = [part for part in span.parts if self._parts.get(part) in {"server", "controller"}]
+        return span.parts == (server,) or (self.is_of_store(span) and callers in ([], [server]))
+
+    @cached_property
+    def _slow(self) -> Sequence[tuple[tuple[str, ...], float, float]]:
+        return list_unplanned(self._history, SLOW_NODE)
 
 
 def _list_spans(history: History) -> Iterable[FaultSpan]:
@@ -163,37 +210,20 @@ def _list_spans(history: History) -> Iterable[FaultSpan]:
         end = ends.get(number)
         ended = end.at if end else _FOREVER if number in lasting else fault.at
         found = (str(end.details[FOUND]),) if end and FOUND in end.details else ()
-        yield FaultSpan(number, fault.kind, (*fault.parts, *found), fault.at, ended)
+        tags = frozenset({str(fault.details[TAG])} if TAG in fault.details else ())
+        yield FaultSpan(number, fault.kind, (*fault.parts, *found), fault.at, ended, tags)
     for fault in history.faults:
         if not fault.number and fault.kind == EXITED:
             yield FaultSpan(0, fault.kind, fault.parts, fault.at - NOTICE_SECONDS, fault.at)
 
 
-def list_unrecorded(history: History) -> list[tuple[float, float]]:
-    """Return when writes of charges may be missing in a history."""
-    found: list[tuple[float, float]] = []
+def list_unplanned(history: History, kind: str) -> list[tuple[tuple[str, ...], float, float]]:
+    """Return the parts, begin and end of each fault of a kind that the harness has noticed."""
+    found: list[tuple[tuple[str, ...], float, float]] = []
     began: dict[tuple[str, ...], float] = {}
     for fault in history.faults:
-        if fault.kind == NOT_RECORDED and fault.phase == BEGAN:
+        if fault.kind == kind and fault.phase == BEGAN:
             began[fault.parts] = fault.at
-        elif fault.kind == NOT_RECORDED and fault.parts in began:
-            found.append((began.pop(fault.parts), fault.at))
-    return [*found, *((at, _FOREVER) for at in began.values())]
-
-
-def _list_late_answers(history: History) -> Iterable[FaultSpan]:
-    """Yield when servers logged that the store answered too late: on a busy machine it does so without a fault."""
-    for part, kind in history.plan.parts.items():
-        began = 0.0
-        for line in list_log_lines(history.logs.get(part, "")) if kind == "server" else ():
-            message, at = line.get("msg", ""), parse_moment(str(line.get("time", "1970-01-01T00:00:00Z")))
-            if str(line.get("reason", "")).startswith("timeout") and any(text in message for text in STORE_FAILED):
-                if message.startswith(STORE_FAILED[0]):
-                    yield FaultSpan(0, LATE_ANSWERS, (part,), at - LATE_SECONDS, at)
-                else:
-                    began = began or at
-            elif message == _ANSWERS_AGAIN and began:
-                yield FaultSpan(0, LATE_ANSWERS, (part,), began - LATE_SECONDS, at)
-                began = 0.0
-        if began:
-            yield FaultSpan(0, LATE_ANSWERS, (part,), began - LATE_SECONDS, _FOREVER)
+        elif fault.kind == kind and fault.parts in began:
+            found.append((fault.parts, began.pop(fault.parts), fault.at))
+    return [*found, *((parts, at, _FOREVER) for parts, at in began.items())]

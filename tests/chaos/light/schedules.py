@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from tests.chaos.history import PlannedFault
+from tests.chaos.history import TAG, PlannedFault
 from tests.chaos.shards import SHARDS, find_shard
 
 PAUSE, FLUSH, EMPTY, KILL = "pause", "redis-flush", "redis-restart-empty", "kill"
@@ -31,7 +31,8 @@ class Schedule(NamedTuple):
         planned = []
         for number, (kind, part, after, until) in enumerate(self.faults, 1):
             moved = round(random.uniform(-_MOVED_SECONDS, _MOVED_SECONDS), 3)
-            planned.append(PlannedFault(number, kind, (part,), after + moved, until + moved))
+            details = {TAG: MOVED_TAG} if kind == SLOT_MOVED else {}
+            planned.append(PlannedFault(number, kind, (part,), after + moved, until + moved, details))
         return planned
 
 
@@ -44,6 +45,19 @@ SCHEDULES: Mapping[str, Schedule] = {
     "empty": Schedule(8.0, 2.0, ((EMPTY, REDIS, 3.0, 4.5),)),
     "full": Schedule(8.0, 5.5, ((DISK_FULL, REDIS, 2.5, 5.0),)),
     "moved": Schedule(6.0, 12.5, ((SLOT_MOVED, _OWNER, 2.5, 2.5),), is_cluster=True),
+    "node": Schedule(8.0, 12.5, ((PAUSE, NODES[0], 2.5, 5.0),), is_cluster=True),
+    "nodes": Schedule(
+        20.0,
+        12.5,
+        (
+            (PAUSE, NODES[0], 2.5, 4.5),
+            (SLOT_MOVED, _OWNER, 8.0, 8.0),
+            (EMPTY, NODES[2], 10.0, 11.0),
+            (PAUSE, SERVERS[1], 14.0, 15.0),
+            (PAUSE, NODES[1], 17.0, 18.0),
+        ),
+        is_cluster=True,
+    ),
     "kill": Schedule(7.0, 2.0, ((KILL, SERVERS[1], 2.5, 3.5),)),
     "all": Schedule(
         14.0,

@@ -21,6 +21,7 @@ from tests.chaos.light.policy import NAMESPACES, POLICY, REPORTER
 from tests.chaos.light.schedules import SERVERS, Schedule
 from tests.chaos.light.servers import LightServer
 from tests.chaos.light.stores import PASSWORD, LightStore, list_parts, open_store
+from tests.chaos.pulse import Pulse
 from tests.chaos.record import Record
 from tests.chaos.recorders import _read_charges, build_review
 from tests.harness.server_process import Files
@@ -60,6 +61,8 @@ class LightStage:
             store = stack.enter_context(open_store(self._folder, is_cluster=self._schedule.is_cluster))
             for part, server in store.servers.items():
                 stack.enter_context(ChargeLog(part, server, self._record))
+                if self._schedule.is_cluster:
+                    stack.enter_context(Pulse(part, server, self._record))
             async with self._serve(files, store) as servers:
                 return await self._play(files, store, servers)
 
@@ -185,13 +188,13 @@ class LightStage:
         for planned in self._planned:
             await asyncio.sleep(max(0.0, self._began_at + planned.after - time.time()))
             server = by_name.get(planned.parts[0])
-            self._record.add_fault(planned.number, planned.kind, planned.parts, BEGAN)
+            self._record.add_fault(planned.number, planned.kind, planned.parts, BEGAN, **planned.details)
             until = self._began_at + planned.until
             if server is not None:
                 await hurt_server(planned.kind, server, until)
             else:
                 await hurt_redis(planned.kind, store, planned.parts[0], until)
-            self._record.add_fault(planned.number, planned.kind, planned.parts, ENDED)
+            self._record.add_fault(planned.number, planned.kind, planned.parts, ENDED, **planned.details)
 
     async def _watch(self, server: LightServer) -> None:
         """Read the status of a server again and again, until cancelled."""

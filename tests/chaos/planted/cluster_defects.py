@@ -3,6 +3,7 @@
 from tests.chaos.planted.defect import Defect, of
 
 _TRANSPORT = "webhook/adapters/redis_store/transport/cluster.py"
+_LANES = "webhook/adapters/redis_store/lane_group.py"
 
 DEFECTS = (
     Defect(
@@ -29,5 +30,22 @@ DEFECTS = (
         _TRANSPORT,
         "                self._owners[slot] = owner\n                self._learn_soon()\n            except AskError",
         "                raise\n            except AskError",
+    ),
+    Defect(
+        "while a node of a Cluster does not answer, those of others wait for it",
+        "node",
+        of("failures", "windows"),
+        _TRANSPORT,
+        '        return str(owner) if owner else ""\n',
+        '        return ""\n',
+    ),
+    Defect(
+        "the failure of a node of a Cluster makes the whole store unavailable",
+        "node",
+        of("failures", "windows"),
+        _LANES,
+        "        lane = self._lanes.get(self._name_of(tag)) or self.get_lane(tag)\n",
+        "        lane = next((each for each in self._lanes.values() if each._down or each._late), None)\n"
+        "        lane = lane or self.get_lane(tag)\n",
     ),
 )
