@@ -45,7 +45,7 @@ SCHEDULES: Mapping[str, Schedule] = {
     "empty": Schedule(8.0, 2.0, ((EMPTY, REDIS, 3.0, 4.5),)),
     "full": Schedule(8.0, 5.5, ((DISK_FULL, REDIS, 2.5, 5.0),)),
     "moved": Schedule(6.0, 12.5, ((SLOT_MOVED, _OWNER, 2.5, 2.5),), is_cluster=True),
-    "node": Schedule(8.0, 12.5, ((PAUSE, NODES[0], 2.5, 5.0),), is_cluster=True),
+    "node": Schedule(10.0, 12.5, ((PAUSE, NODES[0], 2.5, 7.0),), is_cluster=True),
     "nodes": Schedule(
         20.0,
         12.5,
