@@ -143,6 +143,19 @@ def test_two_nodes_that_are_away_at_once_take_the_third_one_down(kind: str, *, i
     assert (list_told(built) == []) == is_excused
 
 
+@pytest.mark.parametrize(("kind", "is_excused"), [("redis-flush", True), ("pause", False)])
+def test_all_services_keep_to_shares_after_a_loss_of_any_node(kind: str, *, is_excused: bool) -> None:
+    told = "; could pass as others leave; until then these are this replica's shares of the limits"
+    built = build_cluster()
+    built.hurt(kind, OTHER, 10, 12)
+    built.charge("c", 2)
+    built.review("q", 14, "Deny", codes=["QuotaExceeded"], limits=[build_limit_row(2)], message=told)
+    assert (list_told(built) == []) == is_excused
+    built.reviews.clear()
+    built.review("q", 14, "Deny", codes=["QuotaExceeded"], limits=[build_limit_row(2)])
+    assert list_told(built), "the store has decided"
+
+
 @pytest.mark.parametrize(("nodes", "is_lost"), [(3, False), (6, True)])
 def test_a_node_without_a_replica_loses_nothing_by_a_pause(nodes: int, *, is_lost: bool) -> None:
     names = [f"redis-{number}" for number in range(1, nodes + 1)]

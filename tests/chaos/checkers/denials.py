@@ -21,6 +21,8 @@ CLOCK_SECONDS = 0.02
 CACHED_SECONDS = 1.1
 """A replica repeats a denial for a second, also when another one has refunded meanwhile."""
 QUOTA_EXCEEDED = "QuotaExceeded"
+_BY_SHARE = "this replica's shares of the limits"
+"""In the message of a denial that the store did not decide."""
 
 
 class CountedCharge(NamedTuple):
@@ -86,12 +88,19 @@ def check_denials(facts: Facts, judge: Judge) -> None:
     used = StoredUse(facts)
     for reviews in facts.judged.values():
         for review in reviews:
-            tags = facts.list_tags(review.service)
-            if review.decision == "Deny" and not facts.faults.list_store_spans(review.at - 1, review.at + 1, tags):
+            if review.decision == "Deny" and not _lacked_store(facts, review):
                 for row in review.record.get("limits") or ():
                     begin = review.at - 2 * read_seconds(row["window"])
                     if row.get("over") and row["window"] != STANDING and facts.is_recorded(begin, review.at):
                         _check_row(judge, used, review, row)
+
+
+def _lacked_store(facts: Facts, review: Review) -> bool:
+    """Return whether the store was away for a service, or a node had lost data: then all services keep to shares."""
+    begin, end = review.at - 1, review.at + 1
+    lost = any(map(facts.faults.loses_data, facts.faults.list_store_spans(begin, end)))
+    is_away = bool(facts.faults.list_store_spans(begin, end, facts.list_tags(review.service)))
+    return is_away or (lost and _BY_SHARE in review.message)
 
 
 def _check_row(judge: Judge, used: StoredUse, review: Review, row: Mapping[str, Any]) -> None:

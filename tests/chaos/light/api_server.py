@@ -65,21 +65,21 @@ class LightApiServer:
         self, ask: Ask, annotations: dict[str, str], *, is_repeated: bool
     ) -> tuple[Mapping[str, Any] | None, int, str]:
         before = prepare_for_mutate(ask)
-        patched = before
+        patched, asked_at = before, time.monotonic()
         try:
             response = await self._call(Half.MUTATE, ask, before)
             patched = apply_patch(before, response)
             annotations |= _name(response, "mutate")
         except Unanswered:  # the mutating webhook fails open
-            annotations[Calling.MUTATING.failure_key] = f"{Half.MUTATE}.podgate.io"
-        after = prepare_for_validate(ask, patched)
+            annotations |= _name_failure(Calling.MUTATING, f"{Half.MUTATE}.podgate.io", asked_at)
+        after, asked_at = prepare_for_validate(ask, patched), time.monotonic()
         for _ in range(1 + is_repeated):
             try:
                 response = await self._call(Half.VALIDATE, ask, after)
             except Unanswered:
                 if ask.namespace not in OPEN_NAMESPACES:
                     raise
-                annotations[Calling.VALIDATING.failure_key] = "validate-open.podgate.io"
+                annotations |= _name_failure(Calling.VALIDATING, "validate-open.podgate.io", asked_at)
                 return after, 201, ""
             annotations |= _name(response, "validate-open" if ask.namespace in OPEN_NAMESPACES else "validate-closed")
             if not response["allowed"]:
@@ -149,3 +149,8 @@ class LightApiServer:
 def _name(response: Mapping[str, Any], webhook: str) -> dict[str, str]:
     """Return the annotations of a response as the audit log has them."""
     return {f"{webhook}.podgate.io/{key}": value for key, value in (response.get("auditAnnotations") or {}).items()}
+
+
+def _name_failure(calling: Calling, webhook: str, asked_at: float) -> dict[str, str]:
+    """Return the annotations of a call that failed: its name, and how long it took."""
+    return {calling.failure_key: webhook, calling.latency_key: f"{time.monotonic() - asked_at:.3f}s"}
