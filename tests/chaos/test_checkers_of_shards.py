@@ -32,7 +32,8 @@ def list_told(built: BuiltHistory) -> list[str]:
 
 
 def log(built: BuiltHistory, *lines: tuple[float, str]) -> None:
-    """Let a server log messages, each with the same reason."""
+    """Let a server that runs log messages, each with the same reason."""
+    built.show(lines[0][0] - 1)
     documents = [{"time": format_moment(START + at), "msg": message, "reason": LATE} for at, message in lines]
     built.logs["server-1"] = "\n".join(map(json.dumps, documents))
 
@@ -94,6 +95,25 @@ def test_late_answers_excuse_all_services_unless_only_nodes_were_hit(kind: str, 
 def test_a_server_that_is_cut_from_all_nodes_is_excused_for_all_services() -> None:
     built = build_cluster()
     built.hurt("cut", ["server-1", "redis"], 10, 30)
+    deny(built)
+    assert list_told(built) == []
+
+
+def test_late_answers_excuse_all_services_where_the_server_did_not_run() -> None:
+    built = build_cluster()
+    built.hurt("pause", OTHER, 10, 30)
+    log(built, (11.5, FAILED), (31, AGAIN))
+    deny(built)
+    assert len(list_told(built)) == 1
+    built.statuses.clear()
+    built.show(8)
+    assert list_told(built) == []
+
+
+def test_late_answers_excuse_all_services_while_a_slot_moves() -> None:
+    built = build_cluster()
+    built.hurt("redis-slot-moved", OTHER, 10, 14, **{TAG: "free"})
+    log(built, (11.5, FAILED), (31, AGAIN))
     deny(built)
     assert list_told(built) == []
 

@@ -25,6 +25,8 @@ LATE_SECONDS = 2.0
 """The deadline of a call that is late, and its wait in the server."""
 LONGEST_SECONDS = 5.0
 """The longest that a server waits for an answer of a Redis."""
+RUNNING_SECONDS = 3.0
+"""A server that runs has shown its status within this time."""
 REJOIN_SECONDS = 5.0
 """By then a master that was away is one of the majority of its Cluster again, or another one has its place."""
 _FOREVER = float("inf")
@@ -182,14 +184,21 @@ class Faults:
                 yield from ((one.number, one.began), (other.number, other.began))
 
     def _build_late_span(self, late: LateAnswers) -> FaultSpan:
-        """Return late answers as a fault, of the nodes of a Cluster that were slow where only nodes were hit."""
+        """Return late answers as a fault, of nodes of a Cluster where only nodes were hit, and the server ran."""
         begin = late.noticed - LONGEST_SECONDS
         hit = self.list_active(begin, late.noticed, of=lambda span: self._delays_answers(span, late.part))
         nodes: list[str] = []
-        if hit and all(map(self._list_hit, hit)):
+        is_of_nodes = all(self._list_hit(span) and not span.tags for span in hit)
+        if hit and is_of_nodes and self._did_run(late.part, late.noticed):
             nodes = [part for span in hit for part in span.parts if part in self._shards]
             nodes += [parts[0] for parts, since, until in self._slow if since <= late.noticed and begin <= until]
         return FaultSpan(0, LATE_ANSWERS, (late.part, *nodes), late.noticed - LATE_SECONDS, late.ended)
+
+    def _did_run(self, server: str, at: float) -> bool:
+        """Return whether a server showed its status shortly before; else it may have been late itself."""
+        return any(
+            status.part == server and at - RUNNING_SECONDS <= status.at <= at for status in self._history.statuses
+        )
 
     def _delays_answers(self, span: FaultSpan, server: str) -> bool:
         """Return whether a fault can let answers of the store to a server be late: of the store, or of the server."""
