@@ -145,6 +145,7 @@ async def test_calls_continue_after_a_failover_of_a_master(redis_program: RedisP
             before = await link.ask_histories()
             first.cli("WAIT", 1, 5000)
             first.kill()
+            assert await link.ask_histories() == {**before, f"127.0.0.1:{first.port}": ""}
             own.wait_for_failover(first)
             assert await run_until_answered(link, tag) == tag.encode()
             assert link.lane(tag) == f"127.0.0.1:{replica.port}"

@@ -114,3 +114,19 @@ def test_process_that_was_promoted_since_is_a_loss(known: str, now: str, count: 
     detector.on_connected("", now)
     detector.record_histories({"": now})
     assert len(losses) == count
+
+
+def test_node_of_a_cluster_that_did_not_answer_for_a_while_has_lost_nothing() -> None:
+    detector, losses = detect()
+    detector.record_histories({"1": "a", "2": "b"})
+    detector.record_histories({"1": "", "2": "b"})
+    detector.on_connected("1", "a")
+    detector.record_histories({"1": "a", "2": "b"})
+    assert losses == []
+    detector.record_histories({"1": "", "2": "b"})
+    detector.on_connected("1", "c")
+    detector.record_histories({"1": "c", "2": "b"})
+    assert losses == [None], "another process"
+    detector.record_histories({"2": "b"})
+    detector.record_histories({"1": "c", "2": "b"})
+    assert losses == [None, None], "it had no slots meanwhile: another node may have been written to"

@@ -29,9 +29,13 @@ class LossDetector:
         """By home: when its counters were created, and until when known charges count."""
 
     def record_histories(self, histories: Mapping[str, str]) -> None:
-        """Record the histories of the servers that answer, by node. In a Cluster, a new primary has a new address."""
-        new = [lane for lane, history in histories.items() if not self._is_known(lane, history)]
-        is_first, self._histories = not self._histories, dict(histories)
+        """Record the histories of the servers, by node. In a Cluster, a new primary has a new address.
+
+        That of a node that does not answer is "", and remains what it was: nothing shows that its data is lost.
+        """
+        found = {lane: history or self._histories.get(lane, "") for lane, history in histories.items()}
+        new = [lane for lane, history in found.items() if not self._is_known(lane, history)]
+        is_first, self._histories = not self._histories, found
         if new and not is_first:
             self._report()
 

@@ -80,8 +80,8 @@ class ClusterTransport:
 
     async def ask_histories(self) -> Mapping[str, str]:
         found = await self._ask_each(lambda connection: ask_history(connection.ask))
-        names = {str(address): name for address, name in found.items() if isinstance(name, str)}
-        if not names:
+        names = {str(address): name if isinstance(name, str) else "" for address, name in found.items()}
+        if not any(names.values()):
             _raise_first(found)
         return names
 

@@ -28,8 +28,9 @@ class Transport(Protocol):
         """Run the script once, whole, and return its raw answer."""
 
     async def ask_histories(self) -> Mapping[str, str]:
-        """Return the name of the history of each answering server's data, by lane: its run_id, or RUN_ID:FORMER.
+        """Return the name of the history of each server's data, by lane: its run_id, or RUN_ID:FORMER.
 
+        It is "" where a node of a Cluster does not answer while others do.
         Another process, or the same one promoted since, may lack writes that were acknowledged. FORMER is the history
         that a server was promoted from; one without replicas forgets it after a while.
         """
