@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from copy import deepcopy
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,29 @@ async def test_each_owner_of_a_loss_is_told_once() -> None:
     second = await bench.servers[0].take(SHARES, PLAN, other, "second", is_dry_run=False)
     assert {first.slot.slot, second.slot.slot} == {1, 2}
     assert bench.slept == 1.5
+
+
+async def test_a_store_that_is_told_too_slowly_is_asked_to_list_the_owner_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slot_numbers, "_ANSWER_SECONDS", 0.05)
+    bench, answers = Bench(), asyncio.Event()
+    confirm = bench.store.confirm
+
+    async def confirm_late(*arguments: Any) -> None:
+        await answers.wait()
+        await confirm(*arguments)
+
+    monkeypatch.setattr(bench.store, "confirm", confirm_late)
+    held = [await bench.take(name, is_created=True) for name in ("first", "second")]
+    bench.notice()
+    guess = await bench.servers[0].take(SHARES, PLAN, OWNER, "guessed", is_dry_run=False)
+    assert "(a guess of this server alone: the store is not told of all claims in time)" in guess.reason
+    bench.cluster.shown.append(HeldSlot(guess.slot.slot, "guessed"))
+    answers.set()
+    before = bench.cluster.lists
+    assert await bench.take("next") not in {*held, guess.slot.slot}
+    assert bench.cluster.lists > before, "it carries a slot that the store has not given"
 
 
 async def test_a_store_that_is_away_again_is_told_once_it_answers() -> None:

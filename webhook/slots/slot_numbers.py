@@ -97,11 +97,14 @@ class SlotNumbers:
 
         If the store has lost data, the servers tell it of their claims before it is asked again.
         """
+        is_told = not is_lost
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 if is_lost:
                     await self.claims.settle()
+                    await self._forget_stale(ask.owner.uid)
                     found = await self._claim_in(self._slots, ask)
+                    is_told = True
                 # There is time to wait once: after a loss that is over, and of an unknown owner the first list does.
                 for may_wait in (False, found.slot > 0 and not is_lost):
                     if self._suffices(found) or ask.is_dry_run:
@@ -112,7 +115,10 @@ class SlotNumbers:
         except StoreUnavailableError as error:
             return await self._guess_without_store(ask, found, str(error))
         except TimeoutError:
-            return await self._guess(ask, found, "the API server does not answer in time")
+            if is_told:
+                return await self._guess(ask, found, "the API server does not answer in time")
+            self._stale[ask.owner.uid] = ask.plan
+            return await self._guess(ask, found, "the store is not told of all claims in time")
         if not found.slot:
             lost = "the store has lost its owner again"
             return await (self._foresee(ask) if ask.is_dry_run else self._guess_without_store(ask, found, lost))
