@@ -10,12 +10,13 @@ from tests.contract.counter_store import DEADLINE_SECONDS
 from tests.core.reviewing import policy_of
 from tests.core.shares.policies import SERVICES
 from tests.redis_servers import RedisServer
+from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.shares import PodSlot, SlotOwner
 from webhook.ports import HeldSlot, OwnedPods, StoreReports
-from webhook.slots import SlotChooser
+from webhook.slots import SlotChooser, slot_numbers
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -49,7 +50,8 @@ class Deployment:
 
 
 @pytest.fixture
-async def deployment(own_redis_server: RedisServer) -> AsyncIterator[Deployment]:
+async def deployment(own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Deployment]:
+    monkeypatch.setattr(slot_numbers, "_ANSWER_SECONDS", HANG_SECONDS)  # on a busy machine it would guess
     servers: list[SlotChooser] = []
     deployment, clock, reports = Deployment(servers), SystemClock(), StoreReports(str, str, str)
     stores = [
