@@ -8,6 +8,7 @@ from typing import Any
 from tests.fuzz.catalogue import Form
 from tests.fuzz.oracles import MESSAGE_CHARACTERS_MAX, read_json
 from webhook.adapters.node_loads import MetricsApiLoads
+from webhook.core.json_depth import make_readable
 from webhook.core.policy_fields.nodes import LoadSource, MetricsApiSource, Nodes
 from webhook.errors import LoadSourceError
 
@@ -55,7 +56,7 @@ def check(data: bytes) -> None:
             assert str(error).startswith("metricsAPI: ")
             assert len(str(error)) <= MESSAGE_CHARACTERS_MAX
             continue
-        items = read_json(data)["items"]
+        items = read_json(make_readable(data))["items"]
         assert len(loads) + len(source.unread) <= len(items)
         for load in loads.values():
             assert load.cpu_millis is not None

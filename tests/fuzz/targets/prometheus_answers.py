@@ -12,6 +12,7 @@ from typing import Any, Self
 from tests.fuzz.catalogue import Form
 from tests.fuzz.oracles import MESSAGE_CHARACTERS_MAX, read_json
 from webhook.adapters.node_loads import PrometheusLoads
+from webhook.core.json_depth import make_readable
 from webhook.core.policy_fields.nodes import LoadSource, NodeQueries, Nodes, PrometheusSource
 from webhook.errors import LoadSourceError
 
@@ -93,7 +94,7 @@ def check(data: bytes) -> None:
         assert len(str(error)) <= MESSAGE_CHARACTERS_MAX
         return
     assert status == 200
-    answer = read_json(body)
+    answer = read_json(make_readable(body))
     assert answer["status"] == "success"
     assert loads
     text = json.dumps(answer, ensure_ascii=False)
