@@ -37,7 +37,7 @@ class Schedule(NamedTuple):
 
 
 SCHEDULES: Mapping[str, Schedule] = {
-    "calm": Schedule(6.0, 1.0),
+    "calm": Schedule(6.0, 4.5),
     "breaker": Schedule(11.0, 1.0),
     "away": Schedule(8.0, 5.5, ((PAUSE, REDIS, 2.5, 5.0),)),
     "rest": Schedule(6.0, 12.5, ((PAUSE, REDIS, 2.0, 4.0),)),
