@@ -2,17 +2,14 @@
 
 import re
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
-from tests.chaos.history import BEGAN, ENDED, ChargeWrite
-from tests.chaos.record import NOT_RECORDED, Record
-from tests.redis_servers import RedisServer
+from tests.chaos.history import BEGAN, ENDED, NOT_RECORDED, ChargeWrite
+from tests.chaos.redis_follower import RedisFollower
 from tests.redis_servers.record_log import _unescape
 from webhook.adapters.redis_store.transport.script import SHARED
 
@@ -23,23 +20,10 @@ _RECONNECT_SECONDS = 0.05
 _POLL_SECONDS = 0.5
 
 
-class ChargeLog:
+class ChargeLog(RedisFollower):
     """Records the writes of one Redis while it is entered. What it may have missed is a fault of kind NOT_RECORDED."""
 
-    def __init__(self, part: str, server: RedisServer, record: Record) -> None:
-        self._part = part
-        self._server = server
-        self._record = record
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name=f"charges of {part}", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._is_over.set()
-        self._thread.join()
+    _FAULT = NOT_RECORDED
 
     def _follow(self) -> None:
         is_missing = False
@@ -57,10 +41,6 @@ class ChargeLog:
                 self._tell(BEGAN)
                 is_missing = True
             self._is_over.wait(_RECONNECT_SECONDS)
-
-    def _tell(self, phase: str) -> None:
-        if not self._is_over.is_set():
-            self._record.add_fault(0, NOT_RECORDED, (self._part,), phase)
 
     def _read(self, connection: socket.socket) -> None:
         client = ""

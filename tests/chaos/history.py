@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 BEGAN, ENDED, FAILED = "began", "ended", "failed"
 """Values of `Fault.phase`. A fault that failed is over, and may have had some effect: a part was down already."""
+EXITED, NOT_RECORDED, SLOW_NODE = "exited", "not-recorded", "slow-node"
+"""Values of `Fault.kind` that nobody planned."""
 FOUND = "found"
 """The key in `Fault.details` of the part that a fault found to hit: of a primary, of a leader."""
 TAG = "tag"

@@ -9,6 +9,7 @@ from tests.chaos.history import (
     BEGAN,
     DONE,
     ENDED,
+    EXITED,
     FAILED,
     REFUSED,
     UNKNOWN,
@@ -19,9 +20,6 @@ from tests.chaos.history import (
     Review,
     Status,
 )
-
-EXITED, NOT_RECORDED, SLOW_NODE = "exited", "not-recorded", "slow-node"
-"""Kinds of faults that nobody planned, as `history.Fault` says."""
 
 
 class Record:

@@ -7,9 +7,9 @@ import pytest
 
 from tests.chaos.built_history import START, BuiltHistory, build_limit_row
 from tests.chaos.checkers import check
-from tests.chaos.checkers.faults import SLOW_NODE, Faults
+from tests.chaos.checkers.faults import Faults
 from tests.chaos.checkers.log_lines import format_moment
-from tests.chaos.history import BEGAN, ENDED, TAG, Fault
+from tests.chaos.history import BEGAN, ENDED, SLOW_NODE, TAG, Fault
 from tests.chaos.shards import find_shard, number_shards
 
 NODES = ("redis-1", "redis-2", "redis-3")

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.chaos.history import BEGAN, ENDED
+from tests.chaos.history import BEGAN, ENDED, SLOW_NODE
 from tests.chaos.pulse import Pulse
-from tests.chaos.record import SLOW_NODE, Record
+from tests.chaos.record import Record
 from tests.redis_servers import RedisServer, program
 from tests.redis_servers.waiting import wait_until
 

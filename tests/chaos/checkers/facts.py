@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from tests.chaos.checkers.faults import NOT_RECORDED, Faults, list_unplanned
-from tests.chaos.history import AuditEvent, ChargeWrite, History, Review
+from tests.chaos.checkers.faults import Faults, list_unplanned
+from tests.chaos.history import NOT_RECORDED, AuditEvent, ChargeWrite, History, Review
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document.loading import load_effective
 from webhook.core.kubernetes.pod import Pod

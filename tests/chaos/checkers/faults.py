@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from tests.chaos.checkers.late_answers import LateAnswers, list_late_answers
-from tests.chaos.history import BEGAN, FOUND, TAG, History
+from tests.chaos.history import BEGAN, EXITED, FOUND, SLOW_NODE, TAG, History
 from tests.chaos.shards import find_shard
 
 NO_FAULT = "none"
@@ -18,8 +18,6 @@ NOTICE_SECONDS = 1.5
 """A tick each second notices what no call has noticed."""
 _CALLED = frozenset({("server",), ("kube-apiserver",), ("kube-apiserver", "server")})
 """Kinds of the parts of faults by which calls of webhooks fail."""
-EXITED, NOT_RECORDED, SLOW_NODE = "exited", "not-recorded", "slow-node"
-"""Kinds that nobody planned, as `history.Fault` says."""
 LATE_ANSWERS = "late answers"
 LATE_SECONDS = 2.0
 """The deadline of a call that is late, and its wait in the server."""

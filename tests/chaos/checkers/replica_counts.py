@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tests.chaos.checkers.facts import Facts
-from tests.chaos.checkers.faults import EXITED, FaultSpan
+from tests.chaos.checkers.faults import FaultSpan
 from tests.chaos.checkers.judging import Judge
-from tests.chaos.history import FAILED
+from tests.chaos.history import EXITED, FAILED
 
 LEASES = "leases"
 """Where a server has its number from."""
