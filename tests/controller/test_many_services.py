@@ -1,6 +1,6 @@
 """What the controller does for one service costs the same however many others there are."""
 
-from tests.bench.scheduling.opcodes import count_opcodes
+from tests.bench.opcode_counts import count_opcodes
 from webhook.controller.pending_sightings import PendingSightings
 from webhook.core.pods.ownership import NOT_LIVE_US, OwnedPod
 

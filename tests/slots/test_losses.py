@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.bench.opcode_counts import count_opcodes
 from tests.contract.counter_store import DEADLINE_SECONDS
 from tests.core.reviewing import NOW_US, policy_of
 from tests.core.shares.policies import SERVICES
@@ -21,7 +22,7 @@ from webhook.core.shares import SlotOwner
 from webhook.errors import StoreUnavailableError
 from webhook.ports import HeldSlot, OwnedPods, SlotClaim, StoreReports
 from webhook.slots import SlotChooser, slot_numbers
-from webhook.slots.recent_claims import RecentClaims
+from webhook.slots.recent_claims import CREATION_SECONDS, RecentClaims
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -226,6 +227,37 @@ async def test_no_more_claims_are_kept_than_there_is_room_for(monkeypatch: pytes
         claims.add(PLAN, "rs", HeldSlot(number, f"c{number}"))
     await claims.settle()
     assert [held.slot for held in told] == [5, 4, 3]
+
+
+async def test_an_owner_is_known_while_a_claim_of_it_is_kept_that_the_store_was_not_told() -> None:
+    now = [0.0]
+    claims, _ = spy(lambda: now[0])
+    for claim, owner in (("first", "rs"), ("second", "rs"), ("moved", "rs"), ("moved", "job")):
+        claims.add(PLAN, owner, HeldSlot(1, claim))
+    claims.drop("second")
+    claims.drop("unknown")
+    assert claims.knows("web", "rs")
+    assert claims.knows("web", "job")
+    assert not claims.knows("other", "rs")
+    claims.drop("first")
+    assert not claims.knows("web", "rs")
+    now[0] = CREATION_SECONDS
+    assert claims.knows("web", "job")
+    await claims.settle()
+    now[0] += 1
+    claims.add(PLAN, "rs", HeldSlot(2, "since"))
+    assert not claims.knows("web", "job")
+    assert claims.knows("web", "rs")
+
+
+async def test_an_unknown_owner_costs_the_same_beside_many_claims() -> None:
+    claims, _ = spy(lambda: 0.0)
+    counted = []
+    for number in range(1000):
+        claims.add(PLAN, f"rs-{number}", HeldSlot(1, f"c{number}"))
+        if number in {0, 999}:
+            counted.append(count_opcodes(lambda: claims.knows("web", "other"))[0])
+    assert counted[0] == counted[1]
 
 
 @pytest.fixture

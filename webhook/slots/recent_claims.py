@@ -45,6 +45,7 @@ class RecentClaims:
         self._sleep = sleep
         self._now_seconds = now_seconds
         self._claims: dict[str, _Claim] = {}
+        self._owned: dict[tuple[str, str], dict[str, _Claim]] = {}  # of each service's owner, the oldest first
         self._losses = 0
         self._told_seconds = -math.inf
         self._telling: asyncio.Task[None] | None = None
@@ -53,24 +54,31 @@ class RecentClaims:
     def add(self, plan: CounterPlan, owner: str, held: HeldSlot) -> None:
         """Remember that the store has given a slot."""
         claims, now_seconds = self._claims, self._now_seconds()
-        claims.pop(held.claim, None)
-        claims[held.claim] = _Claim(plan, owner, held.slot, now_seconds)
+        self.drop(held.claim)
+        claim = claims[held.claim] = _Claim(plan, owner, held.slot, now_seconds)
+        self._owned.setdefault((plan.service, owner), {})[held.claim] = claim
         since_seconds, oldest = now_seconds - CREATION_SECONDS, next(iter(claims))
         while len(claims) > _CLAIMS_MAX or claims[oldest].at_seconds < since_seconds:
-            del claims[oldest]
+            self.drop(oldest)
             oldest = next(iter(claims))
 
     def drop(self, claim: str) -> None:
-        """Forget a claim whose slot was freed."""
-        self._claims.pop(claim, None)
+        """Forget a claim, such as one whose slot was freed."""
+        found = self._claims.pop(claim, None)
+        if found:
+            key = found.plan.service, found.owner
+            owned = self._owned[key]
+            del owned[claim]
+            if not owned:
+                del self._owned[key]
 
     def knows(self, service: str, owner: str) -> bool:
         """Return whether the store has given slots of an owner since it was told last: else it may lack it rightly."""
+        owned = self._owned.get((service, owner))
+        if not owned:
+            return False
         since_seconds = max(self._told_seconds, self._now_seconds() - CREATION_SECONDS)
-        return any(
-            found.owner == owner and found.plan.service == service and found.at_seconds >= since_seconds
-            for found in self._claims.values()
-        )
+        return owned[next(reversed(owned))].at_seconds >= since_seconds
 
     def on_loss(self) -> None:
         """Tell the store again, as soon as it answers: it may have lost claims that it acknowledged."""
@@ -112,8 +120,8 @@ class RecentClaims:
         """Return the claims of each owner, the newest first: an older one of a slot is of a Pod that has ended."""
         since_seconds = self._now_seconds() - CREATION_SECONDS
         owners: dict[tuple[str, str], tuple[CounterPlan, list[HeldSlot]]] = {}
-        for claim, found in reversed(self._claims.items()):
-            if found.at_seconds >= since_seconds:
-                _, held = owners.setdefault((found.plan.service, found.owner), (found.plan, []))
-                held.append(HeldSlot(found.slot, claim))
+        for key, owned in self._owned.items():
+            recent = [(claim, found) for claim, found in reversed(owned.items()) if found.at_seconds >= since_seconds]
+            if recent:
+                owners[key] = recent[0][1].plan, [HeldSlot(found.slot, claim) for claim, found in recent]
         return owners

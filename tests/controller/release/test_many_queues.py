@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tests.bench.scheduling.opcodes import count_opcodes
+from tests.bench.opcode_counts import count_opcodes
 from tests.controller.controller_simulation import compile_policy
 from tests.controller.release.queue_simulation import SECOND_US, QueueSimulation
 from webhook.core.quota import CounterPlan

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.bench.scheduling.opcodes import count_opcodes
+from tests.bench.opcode_counts import count_opcodes
 from webhook.core.kubernetes.name_patterns import PatternIndex, matches_pattern
 
 _NAMES = st.text("ab", max_size=4)
