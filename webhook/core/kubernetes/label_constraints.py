@@ -124,9 +124,10 @@ class Constraint(Struct, frozen=True, gc=False):
 def parse_integer(text: str) -> int | None:
     """Parse a whole number as Go's ParseInt does; None if it would fail."""
     digits = text[1:] if text[:1] in {"+", "-"} else text
-    if not (digits.isascii() and digits.isdecimal()) or len(digits.lstrip("0")) > len(str(_INT64)):
+    significant = digits.lstrip("0")
+    if not (digits.isascii() and digits.isdecimal()) or len(significant) > len(str(_INT64)):
         return None
-    number = int(text)
+    number = int(f"{'-' if text[0] == '-' else ''}{significant or 0}")  # zeros count against int's limit of digits
     return number if -_INT64 <= number < _INT64 else None
 
 
