@@ -7,6 +7,7 @@ import pytest
 from tests.core.document.assembled_parts import ROOT, SERVICE, part, read_names
 from webhook.core.document import Purpose, load
 from webhook.core.document.assembly import assemble
+from webhook.core.document.yaml.problems import DocumentError
 
 ROOT_FOLDER = Path(__file__).parents[3]
 A, B = part("a-web", "a-prod"), part("b-api", "b")
@@ -105,6 +106,12 @@ def test_numbers_and_texts_mean_the_same() -> None:
     assert service.quota is not None
     hard = service.quota.windows[0].hard
     assert [str(hard[name]) for name in ("cpu", "memory", "pods")] == ["0.1", "1000.0", "07"]
+
+
+def test_a_number_beyond_a_double_is_reported_at_its_place() -> None:
+    root = ROOT.replace("{pods: 10}", "{pods: 1e999}")
+    with pytest.raises(DocumentError, match="1e999"):
+        load(assemble_parts(root, a=A)[0], Purpose.REVIEW)
 
 
 EXAMPLES = ROOT_FOLDER / "docs" / "examples" / "parts"

@@ -7,6 +7,7 @@ problems is left out: its services of the former document stay.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import isfinite
 
 from msgspec import Struct
 
@@ -266,5 +267,6 @@ def _simplify(node: Node) -> object:
         return [_simplify(inner) for inner in node.value]
     if isinstance(node.value, ExactNumber):
         text = str(node.value)
-        return float(text) if Fraction(repr(float(text))) == Fraction(text) else text
+        number = float(text)
+        return number if isfinite(number) and Fraction(repr(number)) == Fraction(text) else text
     return node.value
