@@ -241,6 +241,18 @@ def test_live_pods_of_a_record_raise_a_limit_and_never_lower_it(tmp_path: Path) 
     assert limits_of[5000] == 5000
 
 
+def test_labels_that_are_called_like_kinds_of_events_change_nothing(tmp_path: Path) -> None:
+    policy, found = tmp_path / "policy.yaml", []
+    quota = "{windows: [{window: 1m, hard: {pods: 90}}], standing: {hard: {pods: 5}}}"
+    policy.write_text(policy_text(f"- {{name: web, match: {{namespaces: [shop]}}, quota: {quota}}}\n"))
+    for labels in ({}, {"deleted": "no", "outcome": "good", "recorded": "yes"}):
+        record = tmp_path / "events.jsonl"
+        pod = {"metadata": {"name": "p", "labels": labels}, "spec": {"containers": [{"name": "c"}]}}
+        record.write_text("".join(encode_lines({"at": 9 * at, "pod": pod, "namespace": "shop"} for at in range(60))))
+        found.append(podgate("policy", "suggest", "--policy", policy, "--record", record).out)
+    assert found[0] == found[1]
+
+
 def test_limits_of_a_pool_are_of_all_its_members(tmp_path: Path) -> None:
     record, policy = tmp_path / "events.jsonl", tmp_path / "policy.yaml"
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}

@@ -1,6 +1,6 @@
 """Past requests for Pods as events of a replay: from a record, a file of decisions, or the decisions of a server."""
 
-import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from webhook.app.offline import Offline
 from webhook.commands.clients.decision_client import DecisionClient, DecisionPage
@@ -32,9 +32,17 @@ from webhook.support.kubeconfig import Kubeconfig
 _NAMESPACES = ObjectReference("v1", "Namespace", "")
 _STDIN = "-"
 _records = msgspec.json.Decoder(tuple[DecisionRecord, ...])
-_END = re.compile(rb'"deleted"\s*:\s*("(?:[^"\\\\]|\\\\.)*")')
-_START = re.compile(rb'"outcome"\s*:')
-_HEAD = re.compile(rb'"recorded"\s*:')
+
+
+class _Kind(Struct, frozen=True, gc=False):
+    """The keys of an event by which its kind is known. A Pod's labels may be called the same."""
+
+    deleted: Raw | UnsetType = UNSET
+    outcome: Raw | UnsetType = UNSET
+    recorded: Raw | UnsetType = UNSET
+
+
+_kinds = msgspec.json.Decoder(_Kind)
 
 
 class RequestSource(Struct, frozen=True):
@@ -126,12 +134,14 @@ def _read_record(path: Path) -> RecordedEvents:
     ended: set[str] = set()
     has_starts, since, sample_every, lines_count = False, None, 1, 0
     with open_record() as lines:
-        for line in read_bounded_lines(lines, path):
+        for marked in read_bounded_lines(lines, path):
+            line = marked.removeprefix(BOM_UTF8)
             lines_count += 1
-            if (end := _END.search(line)) is not None:
-                ended.add(_decode_text(end[1]))
-            has_starts = has_starts or _START.search(line) is not None
-            if since is None and _HEAD.search(line) is not None:
+            kind = _decode_kind(line)
+            if kind.deleted is not UNSET:
+                ended.add(_decode_text(kind.deleted))
+            has_starts = has_starts or kind.outcome is not UNSET
+            if since is None and kind.recorded is not UNSET:
                 since, sample_every = _read_head(line)
 
     def read() -> Iterator[ReplayEvent]:
@@ -151,7 +161,15 @@ def _read_record(path: Path) -> RecordedEvents:
     )
 
 
-def _decode_text(encoded: bytes) -> str:
+def _decode_kind(line: bytes) -> _Kind:
+    """Return what kind of event a line has, of none if it is unreadable: its own error is reported with its line."""
+    try:
+        return _kinds.decode(line)
+    except UNREADABLE_JSON:
+        return _Kind()
+
+
+def _decode_text(encoded: Raw) -> str:
     """Return a JSON string, "" if it is none; the event's own error is reported with its line."""
     try:
         return msgspec.json.decode(encoded, type=str)
