@@ -16,6 +16,7 @@ from tests.redis_servers import RedisServer, program, usual_names
 from tests.timeouts import HANG_SECONDS
 from webhook.demo import story
 
+STORES = usual_names()
 pytestmark = pytest.mark.usefixtures("demos")  # the demos run during the short tests
 
 STORY = (
@@ -98,9 +99,7 @@ class Demos:
 def demos(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
     """Start every demo that a selected test looks at."""
     selected = {item.name for item in request.session.items}
-    names = [
-        name for name in usual_names() if f"{test_story_holds_with_counters_in_redis.__name__}[{name}]" in selected
-    ]
+    names = [name for name in STORES if f"{test_story_holds_with_counters_in_redis.__name__}[{name}]" in selected]
     with ExitStack() as stack:
 
         def start_demo(*arguments: str, **environment: str) -> Demo:
@@ -178,7 +177,7 @@ def assert_story(done: Done) -> None:
     assert 6 >= left[0] > left[-1], "openFor counts down, whenever a busy machine looks"
 
 
-@pytest.mark.parametrize("name", usual_names())
+@pytest.mark.parametrize("name", STORES)
 def test_story_holds_with_counters_in_redis(demos: Demos, name: str) -> None:
     demo, redis_server = demos.in_redis[name]
     done = demo.done()
