@@ -143,8 +143,8 @@ def list_live_scopes(planned: PreparedPlan) -> ScriptOperation:
 
 
 def count_live(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
-    """Count the live Pods of each scope."""
-    return _make_operation(planned, "count_live", *map(planned.keys.live_of, scopes))
+    """Count the live Pods of each scope, and forget namespaces that have had none for long."""
+    return ScriptOperation(planned, "count_live", tuple(map(planned.keys.live_of, scopes)), tuple(scopes))
 
 
 def list_live(planned: PreparedPlan, scope: str, cursor: str) -> ScriptOperation:

@@ -12,6 +12,8 @@ from webhook.core.quota import Booking, CounterPlan, PoolPod, Seen, Sighting, Un
 
 _START = "0"
 """The cursor of the first page, and the one after the last."""
+_SCOPES_PER_CALL_MAX = 32
+"""Redis serves nobody else during a call, and a script can pass only some thousand keys on."""
 
 
 class RedisPodLedger:
@@ -60,15 +62,20 @@ class RedisPodLedger:
     async def list_scopes(self, plan: CounterPlan) -> Sequence[str]:
         planned = self._plans.prepare(plan)
         known = await self._ask(operations.list_live_scopes(planned)) if plan.per_namespace else [""]
-        counts = await self._ask(operations.count_live(planned, known))
-        return sorted(scope for scope, count in zip(known, counts, strict=True) if count)
+        found: list[str] = []
+        for some in split_scopes(known):
+            counts = await self._ask(operations.count_live(planned, some))
+            found += (scope for scope, count in zip(some, counts, strict=True) if count)
+        return sorted(found)
 
     async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
         page = PageAnswer(*await self._ask(operations.list_live(self._plans.prepare(plan), scope, after or _START)))
         return page.members, "" if page.cursor == _START else page.cursor
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
-        await self._ask(operations.mark_complete(self._plans.prepare(plan), scopes))
+        planned = self._plans.prepare(plan)
+        for some in split_scopes(scopes):
+            await self._ask(operations.mark_complete(planned, some))
 
     async def list_pool_live(self, plan: CounterPlan, after: str = "") -> tuple[Sequence[PoolPod], str]:
         page = PageAnswer(*await self._ask(operations.list_pool_live(self._plans.prepare(plan), after or _START)))
@@ -100,3 +107,9 @@ class RedisPodLedger:
         charge = ChargeAnswer(*answer)
         keys = self._plans.make_keys(plan, charge.service, fleet=charge.fleet)
         return ChargedPod(charge.service, keys, charge.scope)
+
+
+def split_scopes(scopes: Sequence[str]) -> list[Sequence[str]]:
+    """Return the scopes of each call: one call at least, also about none."""
+    starts = range(0, max(1, len(scopes)), _SCOPES_PER_CALL_MAX)
+    return [scopes[start : start + _SCOPES_PER_CALL_MAX] for start in starts]

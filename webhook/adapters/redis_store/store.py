@@ -11,7 +11,7 @@ from webhook.adapters.redis_store.keys import all_of, channel_of
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.loss_detector import LossDetector, SettledMark
 from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
-from webhook.adapters.redis_store.pod_ledger import RedisPodLedger
+from webhook.adapters.redis_store.pod_ledger import RedisPodLedger, split_scopes
 from webhook.adapters.redis_store.queue_index import RedisQueueIndex
 from webhook.adapters.redis_store.script_caller import ScriptCaller
 from webhook.adapters.redis_store.server_status import server_status
@@ -34,6 +34,7 @@ from webhook.core.quota import (
     ServiceSnapshot,
     Sighting,
     UnseenPod,
+    Use,
     sum_costs,
 )
 from webhook.core.reporting.status_parts import StoreServers
@@ -136,10 +137,12 @@ class RedisStore:
             (counting,) = await self._lanes.ask_patiently(operations.list_counting_scopes(planned))
             live = await self.list_scopes(plan) if plan.standing else ()
             scopes = sorted({*counting, *live, *([namespace] if namespace else [])})
-        found = SnapshotAnswer(*await self._lanes.ask_patiently(operations.snapshot(planned, scopes)))
+        own: dict[str, tuple[Use, ...]] = {}
+        for some in split_scopes(scopes):
+            found = SnapshotAnswer(*await self._lanes.ask_patiently(operations.snapshot(planned, some)))
+            by_scope = zip(some, found.figures, strict=True)
+            own |= {scope: codec.decode_uses(plan, _OWN, figures) for scope, figures in by_scope}
         self._breakers.learn(plan, None, found.now_us)
-        by_scope = zip(scopes, found.figures, strict=True)
-        own = {scope: codec.decode_uses(plan, _OWN, figures) for scope, figures in by_scope}
         return ServiceSnapshot(
             at_us=found.now_us,
             uses=own if plan.windows or plan.standing else {},

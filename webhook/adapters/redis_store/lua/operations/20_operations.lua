@@ -234,7 +234,7 @@ local function list_counting_scopes(plan, reading)
       local left_us = now - tonumber(found[index + 1])
       if left_us < 0 then
         counting[#counting + 1] = field
-      elseif left_us >= LONG_US then
+      elseif left_us >= LONG_US and #done < FORGOTTEN_MAX then
         done[#done + 1] = field
       end
     end

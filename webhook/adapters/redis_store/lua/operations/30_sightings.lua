@@ -118,11 +118,20 @@ local function list_live_scopes(plan)
   return found
 end
 
--- Return the number of live Pods in each of these hashes.
-local function count_live(_, _, _, ...)
-  local counts = {}
-  for index, live_key in ipairs({...}) do
-    counts[index] = module('live').live_of(KEYS[live_key]).count
+-- Return the number of live Pods in each of these hashes. Their keys are followed by their namespaces: one whose hash
+-- has expired is forgotten, until it is written again.
+local function count_live(plan, _, _, ...)
+  local asked, counts, gone = {...}, {}, {}
+  local size = #asked / 2
+  for index = 1, size do
+    local l, namespace = module('live').live_of(KEYS[asked[index]]), asked[size + index]
+    counts[index] = l.count
+    if l.is_new and namespace ~= '' then
+      gone[#gone + 1] = 'l:' .. namespace
+    end
+  end
+  if #gone > 0 then
+    redis.call('HDEL', plan.live_key, unpack(gone))
   end
   return counts
 end
