@@ -17,7 +17,6 @@ local SURGE_US = 600000000
 local KNOWN_US = 600000000
 local RETURNED_US = 60000000 -- longer than any replica waits for the others
 local LONG_US = 600000000 -- retention beyond expiry, in case the server's clock steps back
-local FORGOTTEN_MAX = 1000 -- fields that one call removes: unpack() has a bound
 local WAITED_US = 3600000000
 local WAITED_TTL_MS = 4260000
 local LIVE_TTL_MS = 86400000

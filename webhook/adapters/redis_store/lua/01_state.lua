@@ -14,3 +14,9 @@ local waits = {} -- marks of Pods that are not seen yet, by key
 local expiring = {} -- keys from which expired marks are removed
 local lives = {} -- hashes of live Pods, by key
 
+-- Call a command on a key with any number of values, some at a time: Lua's stack has an end.
+local function call_with(command, key, values)
+  for first = 1, #values, 1000 do
+    redis.call(command, key, unpack(values, first, min(first + 999, #values)))
+  end
+end

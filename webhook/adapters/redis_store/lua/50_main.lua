@@ -52,7 +52,7 @@ local function write()
       if h.resets_changed then
         values[#values + 1], values[#values + 2] = 'r', cmsgpack.pack(h.resets)
       end
-      redis.call('HSET', h.key, unpack(values))
+      call_with('HSET', h.key, values)
     end
   end
   for key, p in pairs(pods) do
@@ -79,7 +79,7 @@ local function write()
       end
     end
     if count > 0 then
-      redis.call('ZADD', key, unpack(values, 1, count))
+      call_with('ZADD', key, values)
     end
   end
   for index, noted in pairs(notes) do
@@ -95,7 +95,7 @@ local function write()
         gone[#gone + 1] = field
       end
       if #gone > 0 then
-        redis.call('HDEL', h.key, unpack(gone))
+        call_with('HDEL', h.key, gone)
       end
       -- Extend the key's TTL, never shorten it. It only collects garbage: the stored times decide what counts.
       if h.begins and h.ttl and redis.call('PTTL', h.key) < h.ttl then
@@ -120,7 +120,7 @@ local function write()
       end
     end
     if #gone > 0 then
-      redis.call('ZREM', key, unpack(gone))
+      call_with('ZREM', key, gone)
     end
     if newest > 0 then
       redis.call('PEXPIRE', key, WAITED_TTL_MS)
@@ -161,9 +161,11 @@ local function execute(argument)
     reading = tonumber(time[1]) * 1000000 + tonumber(time[2])
   end
   local strings = {}
-  for index, value in ipairs(redis.call('MGET', unpack(KEYS))) do
-    if value then -- false for hashes and sets, too
-      strings[KEYS[index]] = value
+  for first = 1, #KEYS, 1000 do
+    for index, value in ipairs(redis.call('MGET', unpack(KEYS, first, min(first + 999, #KEYS)))) do
+      if value then -- false for hashes and sets, too
+        strings[KEYS[first + index - 1]] = value
+      end
     end
   end
   for index = 1, plan_count do

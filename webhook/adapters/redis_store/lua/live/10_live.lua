@@ -112,7 +112,7 @@ local function write_live(l)
       values[#values + 1] = cmsgpack.pack(l.pods[uid]) .. cmsgpack.pack(l.cluster) .. (services and cmsgpack.pack(services[uid]) or '')
     end
   end
-  redis.call('HSET', l.key, unpack(values))
+  call_with('HSET', l.key, values)
   if l.is_new and l.scope ~= '' then
     redis.call('HSET', l.index, 'l:' .. l.scope, '')
   end
@@ -126,6 +126,6 @@ local function delete_gone(l)
     end
   end
   if #gone > 0 then
-    redis.call('HDEL', l.key, unpack(gone))
+    call_with('HDEL', l.key, gone)
   end
 end

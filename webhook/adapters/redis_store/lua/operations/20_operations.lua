@@ -234,13 +234,13 @@ local function list_counting_scopes(plan, reading)
       local left_us = now - tonumber(found[index + 1])
       if left_us < 0 then
         counting[#counting + 1] = field
-      elseif left_us >= LONG_US and #done < FORGOTTEN_MAX then
+      elseif left_us >= LONG_US then
         done[#done + 1] = field
       end
     end
   end
   if #done > 0 then
-    redis.call('HDEL', plan.index, unpack(done))
+    call_with('HDEL', plan.index, done)
   end
   for index, field in ipairs(counting) do
     counting[index] = string.sub(field, 3)

@@ -131,7 +131,7 @@ local function count_live(plan, _, _, ...)
     end
   end
   if #gone > 0 then
-    redis.call('HDEL', plan.live_key, unpack(gone))
+    call_with('HDEL', plan.live_key, gone)
   end
   return counts
 end

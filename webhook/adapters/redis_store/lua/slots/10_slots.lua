@@ -3,13 +3,6 @@
 -- `core/shares/owner_slots.py`.
 -- Operations write at once. Each may be repeated, so an error of another operation's writes does no harm.
 
--- Call a command on a key with any number of values, some at a time: Lua's stack has an end.
-local function call_with(command, key, values)
-  for first = 1, #values, 1000 do
-    redis.call(command, key, unpack(values, first, min(first + 999, #values)))
-  end
-end
-
 -- Add what is written for a slot that a claim takes.
 local function add_taken(values, slot, uid, now)
   local count = #values
