@@ -2,26 +2,35 @@
 
 import asyncio
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
 import redis
+from msgspec.structs import replace
 from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, ClusterCrossSlotError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from tests.adapters.redis_store.transport import ECHO, open_link
+from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisCluster, RedisProgram
 from tests.redis_servers.access import CLUSTER_PASSWORD, commands
 from tests.timeouts import HANG_SECONDS
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.transport.cluster import ClusterTransport
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.stream import RespStream
+from webhook.core.quota import Acquire, CounterPlan, Receipt
+from webhook.errors import StoreFault, StoreUnavailableError
+from webhook.ports import StoreReports
 from webhook.ports.store_url import RedisAddress
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
+PLAN = plan_of(window(60, pods=1000))
 TAGS = [f"service-{number}" for number in range(30)]
 
 
@@ -95,6 +104,39 @@ async def test_slot_migration_is_followed_by_ask_and_moved(redis_cluster: RedisC
             assert await link.run([key(tag)], b"moved") == b"moved"
             assert target.cli("GET", key(tag)) == (b"3" if tag == old else b"2"), "MOVED"
             assert link.lane(tag) == f"127.0.0.1:{target.port}"
+
+
+async def test_other_services_of_the_node_are_counted_while_a_slot_moves(redis_cluster: RedisCluster) -> None:
+    node = redis_cluster.owner("service-0")
+    plans = [replace(PLAN, service=tag, tag=tag) for tag in TAGS if redis_cluster.owner(tag) is node]
+    moved, others = plans[0], plans[1:]
+    target = next(other for other in redis_cluster.nodes if other is not node)
+    quiet = StoreReports(lambda *_: None, lambda *_: None, lambda *_: None)
+    store = RedisStore(
+        open_transport(redis_cluster.url), "test", SystemClock(), quiet, deadline_seconds=HANG_SECONDS, late_us=0
+    )
+    numbers = count()
+
+    async def ask(*asked: CounterPlan) -> list[Receipt | BaseException]:
+        requests = [Acquire(plan, "shop", f"uid-{next(numbers)}", {"pods": 1}, "user:a") for plan in asked]
+        return await asyncio.gather(*map(store.acquire, requests), return_exceptions=True)
+
+    try:
+        assert not any(isinstance(answer, BaseException) for answer in await ask(*plans))
+        redis_cluster.begin_move(moved.tag, target)
+        slot = key_slot(f"{{{moved.tag}}}".encode())
+        (name, *_) = node.cli("CLUSTER", "GETKEYSINSLOT", slot, 1)
+        node.cli("MIGRATE", "127.0.0.1", target.port, name, 0, 5000)
+        for _ in range(10):
+            away, *rest = await ask(*plans)
+            assert isinstance(away, StoreUnavailableError)
+            assert away.failure.fault is StoreFault.FAILOVER
+            assert len(rest) == len(others)
+            assert not any(isinstance(answer, BaseException) for answer in rest)
+        redis_cluster.end_move(moved.tag, target)
+        assert not any(isinstance(answer, BaseException) for answer in await ask(*plans))
+    finally:
+        await store.close()
 
 
 async def test_forget_deletes_matching_keys_on_every_node(redis_cluster: RedisCluster) -> None:

@@ -55,6 +55,8 @@ _BY_CODE = {
 # its successors. It may concern this operation alone, such as the commands of queues.
 _FORBIDDEN = re.compile("The user executing the script can't|ACL failure in script")
 _IN_SCRIPT = "@user_script"
+MOVING = "TRYAGAIN"
+"""The code of an error about one slot of a Cluster, whose keys are on two nodes."""
 
 
 def fault_of(failure: StoreFailure) -> StoreFault | None:
@@ -87,6 +89,8 @@ def described(error: Exception) -> StoreFailure:
 
 def described_result(text: str) -> tuple[bool, StoreFailure]:
     """Return whether one operation's error is the whole server's, and its text and class."""
+    if text.startswith(MOVING):
+        return False, StoreFailure(text, StoreFault.FAILOVER)
     found = _by_code(text)
     return found is not None, StoreFailure(text, found or _by_script(text) or StoreFault.SCRIPT)
 

@@ -8,10 +8,11 @@ from itertools import count
 from typing import Any
 
 import msgspec
-from redis.exceptions import ResponseError
+from redis.exceptions import ResponseError, TryAgainError
 
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.breaker_cache import BreakerCache
+from webhook.adapters.redis_store.error_classes import MOVING
 from webhook.adapters.redis_store.keys import probe_key
 from webhook.adapters.redis_store.loss_detector import SettledMark
 from webhook.adapters.redis_store.operations import ACQUIRE, QUEUE, SLOTS, ScriptOperation
@@ -89,7 +90,7 @@ class ScriptCaller:
     async def _call_of_tag(self, group: _Group) -> Mapping[int, Any]:
         """Return the results by their positions; count the breakers that the call has opened."""
         try:
-            results = await self._call([*group.values()])
+            results = await self._call_unless_moving([*group.values()])
             for operation, result in zip(group.values(), results, strict=True):
                 plan = operation.planned.plan
                 moves = () if isinstance(result, str) else codec.find_moves(operation.name, result)
@@ -98,6 +99,13 @@ class ScriptCaller:
         finally:
             self._asked -= _count_services(group)
         return dict(zip(group, results, strict=True))
+
+    async def _call_unless_moving(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
+        """Call; while the slot of their tag is moved to another node, only these operations fail."""
+        try:
+            return await self._call(operations)
+        except TryAgainError as error:
+            return [f"{MOVING} {error}"] * len(operations)
 
     async def _call(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
         keys = defaultdict[str, int](count(1).__next__)
