@@ -17,8 +17,10 @@ from tests.core.webhook_configurations.configurations import (
     policies,
     policy_of,
 )
+from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.admission.validation import check_update
 from webhook.core.document import Purpose, load
+from webhook.core.groups.membership import GROUP_ANNOTATION
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 from webhook.core.kubernetes.name_patterns import matches_pattern
 from webhook.core.kubernetes.pod import Pod
@@ -88,13 +90,28 @@ def test_name_sets_match_their_patterns(
     assert (name in name_set.subtract(other)) is (name in name_set and not is_fitting(other))
 
 
+def _put_in_group(pod: Json, group: str | None) -> Json:
+    """Return the Pod with the gate of one that waits, and its group if there is one."""
+    metadata, spec = pod.get("metadata") or {}, pod["spec"]
+    annotations = {**(metadata.get("annotations") or {}), **({} if group is None else {GROUP_ANNOTATION: group})}
+    gates = [*(spec.get("schedulingGates") or []), {"name": QUEUE_GATE}]
+    return {**pod, "metadata": {**metadata, "annotations": annotations}, "spec": {**spec, "schedulingGates": gates}}
+
+
+_groups = st.sampled_from([None, "", "{}", "[]"])
+_regrouped = st.builds(
+    lambda pod, first, second: (_put_in_group(pod, first), _put_in_group(pod, second)), pods, _groups, _groups
+)
+
+
 @PROPERTY
-@given(pods, pods, services)
+@given(st.tuples(pods, pods) | _regrouped, services)
 def test_updates_that_the_guard_denies_differ_in_a_field_of_the_conditions(
-    before: Json, after: Json, service: Service
+    pair: tuple[Json, Json], service: Service
 ) -> None:
     """The match conditions compare the fields listed here; see `conditions.render_updates`."""
-    old, new = (msgspec.json.decode(msgspec.json.encode(raw), type=Pod) for raw in (before, after))
+    before, after = pair
+    old, new = (msgspec.json.decode(msgspec.json.encode(raw), type=Pod) for raw in pair)
     plan = service.placement_plan
     assert plan is not None
     differing = [
@@ -103,11 +120,32 @@ def test_updates_that_the_guard_denies_differ_in_a_field_of_the_conditions(
         plan.allow.tolerations is not None and old.spec.tolerations != new.spec.tolerations,
         any(old.labels.get(key) != new.labels.get(key) for key in (SERVICE_LABEL, *plan.labels)),
         bool(old.spec.scheduling_gates) and old.labels != new.labels,
+        bool(old.spec.scheduling_gates)
+        and old.annotations.get(GROUP_ANNOTATION) != new.annotations.get(GROUP_ANNOTATION),
         before["spec"].get("schedulingGates") != after["spec"].get("schedulingGates"),
         bool(old.spec.scheduling_gates)
         and any(before["spec"].get(field) != after["spec"].get(field) for field in JUDGED_WHILE_GATED),
     ]
     assert any(differing) or not check_update(old, new, service)
+
+
+_GROUP, _OTHER = '{"source":"Job","name":"train"}', '{"source":"Job","name":"other"}'
+
+
+@pytest.mark.parametrize("gates", [[], [QUEUE_GATE]])
+@pytest.mark.parametrize(("before", "after"), [(_GROUP, _OTHER), (_GROUP, None), (None, _GROUP), (_GROUP, _GROUP)])
+def test_a_changed_group_is_sent_while_its_pod_waits(before: str | None, after: str | None, gates: list[str]) -> None:
+    old, new = (
+        {
+            "metadata": {"annotations": {} if group is None else {GROUP_ANNOTATION: group}},
+            "spec": {"schedulingGates": [{"name": name} for name in gates]},
+        }
+        for group in (before, after)
+    )
+    webhook = webhooks("services: [{name: a, match: {namespaces: [shop]}}]")["validate-open.podgate.io"]
+    request = {"operation": "UPDATE", "userInfo": {"username": "alice"}}
+    is_sent = is_true(expression(webhook, "judged-fields-differ"), request=request, object=new, oldObject=old)
+    assert is_sent is (bool(gates) and before != after)
 
 
 def policy(document: str) -> Policy:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.groups.membership import GROUP_ANNOTATION
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL, VARIANT_LABEL
@@ -90,7 +91,8 @@ def render_updates(services: Sequence[Service]) -> Iterator[Condition]:
     # Podgate releases Pods while no server runs, too: its own removal of the gate differs in nothing else.
     gated = "oldObject.spec.?schedulingGates.orValue([]).size() > 0"
     # Labels choose the Pods that a spread with matchLabelKeys counts.
-    judged = " ||\n  ".join(_compare_path(path) for path in ("metadata.?labels", *_JUDGED_PATHS))
+    group = f"metadata.?annotations[?{quote(GROUP_ANNOTATION)}]"
+    judged = " ||\n  ".join(_compare_path(path) for path in ("metadata.?labels", group, *_JUDGED_PATHS))
     asked = (
         "request.operation == 'CREATE'",
         *_compare_metadata("labels", SERVICE_LABEL, labels),
