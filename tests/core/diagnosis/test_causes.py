@@ -212,6 +212,32 @@ PODS: dict[str, tuple[ReportedPod, tuple[ReportedEvent, ...], str, str]] = {
 }
 
 
+SIDECAR_ENDED = [{"name": "proxy", "restartCount": 0, "state": {"terminated": build_ended_state(143)}}]
+TWO_STATES = [
+    *container(terminated=build_ended_state(0, "Completed")),
+    {"name": "shipper", "ready": True, "restartCount": 0, "state": {"running": {"startedAt": STARTED}}},
+]
+
+
+def test_a_sidecar_that_was_ended_with_its_pod_is_not_blamed() -> None:
+    failed = pod(
+        {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]},
+        phase="Failed",
+        initContainerStatuses=SIDECAR_ENDED,
+        containerStatuses=container(terminated=build_ended_state(1)),
+    )
+    found = diagnose(PodFacts("shop", "web", pod=failed), Surroundings(NOW_US))
+    assert found is not None
+    assert f"{found.token}: {found.summary}" == "Failed: container c: Error: exit code 1"
+    assert found.remedy == "read kubectl logs web -c c -n shop"
+
+
+def test_a_container_that_ended_well_has_not_failed() -> None:
+    found = diagnose(PodFacts("shop", "web", pod=pod(containerStatuses=TWO_STATES)), Surroundings(NOW_US))
+    assert found is not None
+    assert f"{found.token}: {found.summary}" == "Running: on n1: c ended well, shipper still running"
+
+
 @pytest.mark.parametrize("name", PODS)
 def test_first_line_and_remedy_of_a_pod(name: str) -> None:
     reported, events, expected, remedy = PODS[name]

@@ -1,10 +1,17 @@
 """Causes of a pending Pod: gates, the scheduler or a slow start; and its state once it has failed or is running."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.diagnosis.container_causes import explain_container_failure, find_probe
+from webhook.core.diagnosis.container_states import (
+    format_container,
+    has_ended_well,
+    is_failed,
+    list_containers,
+    report_container,
+)
 from webhook.core.diagnosis.extender_words import advise_after_refusal, explain_extender_refusal
 from webhook.core.diagnosis.kubelet_causes import explain_stall
 from webhook.core.diagnosis.objects import (
@@ -12,20 +19,15 @@ from webhook.core.diagnosis.objects import (
     ReportedEvent,
     ReportedNode,
     ReportedPod,
-    TerminatedReport,
-    WaitingReport,
 )
 from webhook.core.diagnosis.removal_causes import explain_deletion, explain_node
-from webhook.core.diagnosis.report import ContainerReport, Fate, NodesReport, SchedulingReport
+from webhook.core.diagnosis.report import Fate, NodesReport, SchedulingReport
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.reporting.queue_document import QueueRow, WaitCause
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
 
-_EXPECTED = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""Reasons for which a container of a healthy Pod waits."""
 _PATIENCE_US = 10_000_000
 """Age from which a Pod without a scheduling attempt counts as a Pod without a scheduler."""
-_SUMMARY_MAX = 300
 _ENDED = frozenset({"Succeeded", "Failed"})
 """Phases in which a Pod no longer needs a node."""
 _WAITS: Mapping[str, Fate] = {
@@ -125,10 +127,6 @@ def report_scheduling(pod: ReportedPod) -> SchedulingReport:
     )
 
 
-def report_containers(pod: ReportedPod) -> tuple[ContainerReport, ...]:
-    return tuple(_report_container(container) for container in _list_containers(pod))
-
-
 def _judge_unscheduled(
     pod: ReportedPod, nodes: NodesReport | None, now_us: int, scheduled: SchedulingRecord | None
 ) -> PodState:
@@ -205,8 +203,8 @@ def _judge_started(
     node = explain_node(pod, hosts)
     if node is not None:
         return PodState(Fate.FAILED, *node)
-    containers = list(_list_containers(pod))
-    failed = next(filter(_is_failed, containers), None)
+    containers = list(list_containers(pod))
+    failed = next(filter(is_failed, containers), None)
     if failed is not None:
         return _judge_failed(pod, failed, events)
     if _is_ready(pod):
@@ -215,20 +213,12 @@ def _judge_started(
     return _judge_unready(pod, containers, events)
 
 
-def _is_failed(container: ReportedContainer) -> bool:
-    states = container.state
-    if states is not None and states.waiting is not None:
-        return (states.waiting.reason or "") not in _EXPECTED
-    is_ended = states is not None and states.terminated is not None
-    return not container.ready and (is_ended or container.restart_count > 0)
-
-
 def _judge_failed(pod: ReportedPod, container: ReportedContainer, events: Sequence[ReportedEvent]) -> PodState:
     probe = find_probe(pod, container, events)
     if probe is not None:
         return PodState(Fate.FAILED, *probe)
-    shown, remedy = explain_container_failure(pod, container, _report_container(container), events)
-    return PodState(Fate.FAILED, _format_container(shown), remedy)
+    shown, remedy = explain_container_failure(pod, container, report_container(container), events)
+    return PodState(Fate.FAILED, format_container(shown), remedy)
 
 
 def _judge_unready(
@@ -236,6 +226,10 @@ def _judge_unready(
 ) -> PodState:
     """Return why a Pod on a node, of which no container has failed, is not ready."""
     late = [container for container in containers if not container.ready]
+    ready_names = ", ".join(container.name for container in containers if container.ready)
+    if late and ready_names and all(map(has_ended_well, late)):
+        done = ", ".join(container.name for container in late)
+        return PodState(Fate.RUNNING, f"on {pod.spec.node_name}: {done} ended well, {ready_names} still running")
     probe = next((found for container in late if (found := find_probe(pod, container, events)) is not None), None)
     if probe is not None:
         return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {probe.text}", probe.remedy)
@@ -253,48 +247,7 @@ def _judge_unready(
 def _explain_bad_end(pod: ReportedPod, events: Sequence[ReportedEvent]) -> PodState:
     if pod.status.reason or pod.status.message:
         return PodState(Fate.FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text))
-    ended = next((container for container in _list_containers(pod) if _report_container(container).exit_code), None)
+    ended = next((container for container in list_containers(pod) if report_container(container).exit_code), None)
     if ended is None:
         return PodState(Fate.FAILED, "a container ended with an error")
     return _judge_failed(pod, ended, events)
-
-
-def _format_container(container: ContainerReport) -> str:
-    parts = [f"container {container.name}", container.state]
-    if container.exit_code is not None:
-        parts.append(f"exit code {container.exit_code}")
-    if container.restarts:
-        parts.append(f"{container.restarts} restart{'s' if container.restarts > 1 else ''}")
-    if container.message:
-        parts.append(container.message)
-    return ": ".join(parts)[:_SUMMARY_MAX]
-
-
-def _report_container(container: ReportedContainer) -> ContainerReport:
-    states = container.state
-    ended = (states and states.terminated) or (container.last_state and container.last_state.terminated) or None
-    exit_code = ended.exit_code if ended is not None else None
-    if states is not None and states.waiting is not None:
-        return _report_state(container, states.waiting, "waiting", exit_code)
-    if states is not None and states.terminated is not None:
-        return _report_state(container, states.terminated, "terminated", exit_code)
-    return ContainerReport(
-        container.name, "ready" if container.ready else "running, not ready", "", container.restart_count, exit_code
-    )
-
-
-def _report_state(
-    container: ReportedContainer, state: WaitingReport | TerminatedReport, default: str, exit_code: int | None
-) -> ContainerReport:
-    return ContainerReport(
-        container.name, state.reason or default, state.message or "", container.restart_count, exit_code
-    )
-
-
-def _list_containers(pod: ReportedPod) -> Iterator[ReportedContainer]:
-    """Yield the containers that matter: an init container only until it has ended well."""
-    for container in pod.status.init_container_statuses or ():
-        ended = container.state.terminated if container.state is not None else None
-        if ended is None or ended.exit_code:
-            yield container
-    yield from pod.status.container_statuses or ()

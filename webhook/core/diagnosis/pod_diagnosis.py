@@ -17,10 +17,11 @@ from webhook.core.diagnosis.admission import (
     report_admission,
     report_slot,
 )
+from webhook.core.diagnosis.container_states import report_containers
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.node_fit import report_nodes
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedPod
-from webhook.core.diagnosis.pending_causes import judge_pod_state, list_gates, report_containers, report_scheduling
+from webhook.core.diagnosis.pending_causes import judge_pod_state, list_gates, report_scheduling
 from webhook.core.diagnosis.recomputation import NotRecomputableError, list_rule_notes, recompute
 from webhook.core.diagnosis.removal_causes import explain_removal
 from webhook.core.diagnosis.report import (
