@@ -297,7 +297,7 @@ def maker(kind: str, spec: Json, **status: Any) -> ReportedMaker:
 
 
 def owner(kind: str, spec: Json, **status: Any) -> ReportedOwner:
-    metadata = {"name": "web", "uid": "o1"}
+    metadata = {"name": "web", "namespace": "shop", "uid": "o1"}
     return msgspec.convert({"metadata": metadata, "kind": kind, "spec": spec, "status": status}, ReportedOwner)
 
 
@@ -327,6 +327,18 @@ WORKLOADS: dict[str, tuple[Report, str]] = {
         "Idle: suspended (spec.suspend): no Pods run",
     ),
     "failed Job": (workload("Job", owner("Job", {}, conditions=FAILED)), "Failed: DeadlineExceeded: too long"),
+    "Job without parallelism": (
+        workload("Job", owner("Job", {"parallelism": 0, "completions": 5})),
+        "Idle: it wants no Pods: spec.parallelism is 0",
+    ),
+    "Job of a CronJob without parallelism": (
+        workload("CronJob", owner("Job", {"parallelism": 0}), maker=maker("CronJob", {"schedule": "@daily"})),
+        "Idle: it wants no Pods: spec.parallelism is 0",
+    ),
+    "Job that needs no completion": (
+        workload("Job", owner("Job", {"parallelism": 2, "completions": 0})),
+        "Idle: it wants no more Pods: 0 have succeeded",
+    ),
     "suspended CronJob": (
         workload("CronJob", maker=maker("CronJob", {"suspend": True, "schedule": "@daily"})),
         "Idle: suspended (spec.suspend): no new Jobs are created",
@@ -358,6 +370,11 @@ WORKLOADS: dict[str, tuple[Report, str]] = {
 def test_first_line_of_a_workload(name: str) -> None:
     found, expected = WORKLOADS[name]
     assert format_first_line(found) == expected
+
+
+def test_job_without_parallelism_is_given_some_by_its_remedy() -> None:
+    patch = """kubectl patch job/web -n shop --type=merge -p '{"spec":{"parallelism":1}}'"""
+    assert WORKLOADS["Job without parallelism"][0].remedy == f"{patch}, or as many as shall run at once"
 
 
 def test_namespace_that_is_being_deleted_is_the_cause() -> None:

@@ -133,8 +133,10 @@ class ReportedOwner(Struct, frozen=True):
         if self.kind == "DaemonSet":
             return self.status.desired_number_scheduled or 0
         if self.kind == "Job":
-            left = (self.spec.completions or self.spec.parallelism or 1) - (self.status.succeeded or 0)
-            return 0 if self.spec.suspend or self.is_over else max(0, min(self.spec.parallelism or 1, left))
+            parallelism = 1 if self.spec.parallelism is None else self.spec.parallelism
+            total = parallelism if self.spec.completions is None else self.spec.completions
+            left = total - (self.status.succeeded or 0)
+            return 0 if self.spec.suspend or self.is_over else max(0, min(parallelism, left))
         return 1 if self.spec.replicas is None else self.spec.replicas
 
     @property

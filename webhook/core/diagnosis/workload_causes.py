@@ -46,16 +46,28 @@ def find_hold(facts: WorkloadFacts, around: Surroundings) -> WorkloadState | Non
 def explain_absence(facts: WorkloadFacts) -> WorkloadState:
     """Return why a workload that is not held has no Pods."""
     wanted = sum(owner.wanted for owner in facts.owners)
-    if facts.maker is not None and facts.maker.kind == "CronJob" and not wanted:
-        return _explain_not_due(facts, facts.maker)
-    ended = next((found for owner in facts.owners if (found := _explain_end(owner)) is not None), None)
+    if not wanted:
+        return _explain_idleness(facts)
+    ended = _find_end(facts)
     if ended is not None:
         return ended
+    return WorkloadState(Fate.UNKNOWN, f"none of {wanted} Pods exists, and nothing says why")
+
+
+def _explain_idleness(facts: WorkloadFacts) -> WorkloadState:
+    """Return why a workload wants no Pods at the moment."""
+    stopped = next((owner for owner in facts.owners if _has_no_parallelism(owner)), None)
+    if stopped is not None:
+        return _explain_no_parallelism(stopped)
+    if facts.maker is not None and facts.maker.kind == "CronJob":
+        return _explain_not_due(facts, facts.maker)
     if facts.maker is not None and not facts.owners:
         text = "it has no ReplicaSet, and nothing says why"
         return WorkloadState(Fate.UNKNOWN, text, "see that kube-controller-manager runs")
-    if wanted:
-        return WorkloadState(Fate.UNKNOWN, f"none of {wanted} Pods exists, and nothing says why")
+    return _find_end(facts) or _explain_no_wish(facts)
+
+
+def _explain_no_wish(facts: WorkloadFacts) -> WorkloadState:
     kinds = {owner.kind for owner in facts.owners}
     if kinds == {"DaemonSet"}:
         return WorkloadState(
@@ -63,6 +75,9 @@ def explain_absence(facts: WorkloadFacts) -> WorkloadState:
             "it wants no Pods: no node fits its Pods",
             "compare the nodes' labels and taints with its template",
         )
+    if kinds == {"Job"}:
+        succeeded = sum(owner.status.succeeded or 0 for owner in facts.owners)
+        return WorkloadState(Fate.IDLE, f"it wants no more Pods: {succeeded} have succeeded")
     return WorkloadState(Fate.IDLE, "it wants no Pods: spec.replicas is 0", _suggest_scaling(facts))
 
 
@@ -80,6 +95,20 @@ def explain_unreadable(facts: WorkloadFacts, around: Surroundings) -> WorkloadSt
 def _suggest_scaling(facts: WorkloadFacts) -> str:
     kind = facts.kind.lower()
     return f"kubectl scale {kind}/{facts.name} -n {facts.namespace} --replicas=N"
+
+
+def _has_no_parallelism(owner: ReportedOwner) -> bool:
+    return owner.kind == "Job" and owner.spec.parallelism == 0 and not (owner.is_over or owner.spec.suspend)
+
+
+def _explain_no_parallelism(job: ReportedOwner) -> WorkloadState:
+    patch = """--type=merge -p '{"spec":{"parallelism":1}}'"""
+    place = f"job/{job.metadata.name} -n {job.metadata.namespace}"
+    return WorkloadState(
+        Fate.IDLE,
+        "it wants no Pods: spec.parallelism is 0",
+        f"kubectl patch {place} {patch}, or as many as shall run at once",
+    )
 
 
 def _is_rolled_out(maker: ReportedMaker, facts: WorkloadFacts) -> bool:
@@ -120,6 +149,10 @@ def _find_problem(maker: ReportedMaker, events: Sequence[ReportedEvent]) -> Repo
     ]
     newest = max(told, key=lambda event: (event.at, event.reason == _CRON_STARTS), default=None)
     return None if newest is None or newest.reason == _CRON_STARTS else newest
+
+
+def _find_end(facts: WorkloadFacts) -> WorkloadState | None:
+    return next((found for owner in facts.owners if (found := _explain_end(owner)) is not None), None)
 
 
 def _explain_end(owner: ReportedOwner) -> WorkloadState | None:
