@@ -57,6 +57,42 @@ def list_found_values(code: str, facts: ClusterFacts) -> list[str]:
     return [seen.value for seen in run_check(CHECKS[code], facts).findings]
 
 
+LATER, LONG_AGO = (format_rfc3339(NOW_US + hours * HOUR_US) for hours in (5, -25))
+
+
+@pytest.mark.parametrize(
+    ("about", "other", "is_alone"),
+    [
+        ("", "service: web, breaker: ForcedOpen", False),
+        ("", "service: web, variant: spot, breaker: ForcedOpen", False),
+        ("variant: spot, ", "service: web, variant: spot, breaker: ForcedOpen", False),
+        ("variant: spot, ", "service: web, quotaFactor: 3", True),
+        ("", "service: other, quotaFactor: 3", True),
+    ],
+)
+def test_ended_override_is_cleared_by_a_command_only_if_none_in_force_ends_with_it(
+    about: str, other: str, *, is_alone: bool
+) -> None:
+    thing = "breaker: ForcedOpen" if about else "quotaFactor: 2"
+    ended = f"- {{service: web, {about}{thing}, until: {LONG_AGO}, reason: x}}\n"
+    text = f"{ended}- {{{other}, until: {LATER}, reason: x}}\n"
+    facts = replace(FACTS, overrides_map=ConfigMap(data={OVERRIDES_KEY: text}))
+    [finding] = run_check(CHECKS["overrides-ended"], facts).findings
+    assert bool(finding.command) is is_alone
+    assert finding.remedy == ("remove it" if is_alone else "the next override that is written removes it")
+
+
+def test_override_without_effect_is_cleared_by_a_command_only_if_it_is_alone() -> None:
+    idle = {"service": "web", "withoutEffect": ["the mode is Disabled"]}
+    others = [{"service": "web", "withoutEffect": []}, {"service": "other", "withoutEffect": []}]
+    commands = []
+    for other in others:
+        status = {**FACTS.status, "overrides": {"entries": [idle, other]}}
+        [finding] = run_check(CHECKS["override-idle"], replace(FACTS, status=status)).findings
+        commands.append(finding.command)
+    assert commands == ["", "podgate override web --clear"]
+
+
 # --- the list of checks ---
 
 

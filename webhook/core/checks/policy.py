@@ -1,6 +1,6 @@
 """Checks of the policy and the overrides: present, valid, in force, and not forced or open for long."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from shlex import quote
 from typing import Any
 
@@ -22,6 +22,10 @@ _OVERRIDES = f"ConfigMap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
 _OPEN_US, _FORCED_SECONDS, _ENDED_US = 3_600_000_000, 86_400, 86_400_000_000
 _LONG_US = 7 * 86_400_000_000
 _NAMING = ("service", "workload", "pods", "variant")
+_REMOVE_ALONE = (
+    f"kubectl edit configmap {configmap.OVERRIDES} -n {configmap.NAMESPACE}: correct or remove it;"
+    " --clear would also end others in force"
+)
 _CREATE = "create it from your file, or as it was last in force"
 _EDIT = (
     f"kubectl edit configmap {configmap.NAME} -n {configmap.NAMESPACE}: correct it; the last good policy is in force"
@@ -65,10 +69,14 @@ def overrides_invalid(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("overrides-ended", "ended ones are removed", "overrides_map", severity=Severity.WARNING)
 def overrides_ended(facts: ClusterFacts) -> Iterator[Observation]:
-    for entry in _load_valid_overrides(facts).entries:
+    entries = _load_valid_overrides(facts).entries
+    for entry in entries:
         if facts.at_us - entry.until_us > _ENDED_US:
-            value, command = f"ended {format_rfc3339(entry.until_us)}", _build_clear_command(entry)
-            yield Observation(_OVERRIDES, f"entry of {entry.service}", value, "remove it", command)
+            value = f"ended {format_rfc3339(entry.until_us)}"
+            remedy, command = "the next override that is written removes it", ""
+            if not _list_others(entry, entries, facts.at_us):
+                remedy, command = "remove it", _build_clear_command(entry)
+            yield Observation(_OVERRIDES, f"entry of {entry.service}", value, remedy, command)
 
 
 @SECTION.check("override-unknown", "each is of a service", "overrides_map", "policy", severity=Severity.WARNING)
@@ -85,10 +93,13 @@ def override_unknown(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("override-idle", "each has an effect", "status", severity=Severity.WARNING)
 def override_idle(facts: ClusterFacts) -> Iterator[Observation]:
-    for entry in facts.status["overrides"]["entries"]:
-        for idle in entry["withoutEffect"]:
-            field, command = f"entry of {entry['service']}", _build_clear_command(_read_entry(entry))
-            yield Observation(_OVERRIDES, field, idle, "correct or remove it", command)
+    shown = facts.status["overrides"]["entries"]
+    entries = [_read_entry(entry) for entry in shown]  # those in force
+    for number, entry in enumerate(entries):
+        others = [other for other in (*entries[:number], *entries[number + 1 :]) if _is_cleared_with(entry, other)]
+        remedy, command = ("correct or remove it", _build_clear_command(entry)) if not others else (_REMOVE_ALONE, "")
+        for idle in shown[number]["withoutEffect"]:
+            yield Observation(_OVERRIDES, f"entry of {entry.service}", idle, remedy, command)
 
 
 @SECTION.check("exception-long", "no exception lasts for weeks", "overrides_map", severity=Severity.WARNING)
@@ -132,6 +143,16 @@ def _list_breakers(services: list[dict[str, Any]]) -> Iterator[tuple[BreakerOwne
 def _read_entry(entry: dict[str, Any]) -> Override:
     """Return an entry of a status document, as far as a command that ends it needs."""
     return msgspec.convert({key: entry[key] for key in _NAMING if key in entry} | {"until": "", "reason": ""}, Override)
+
+
+def _is_cleared_with(entry: Override, other: Override) -> bool:
+    """Whether the command that clears an entry ends another one, too: without a target it ends all of the service."""
+    return other.service == entry.service and entry.target_key in {"", other.target_key}
+
+
+def _list_others(entry: Override, entries: Iterable[Override], at_us: int) -> list[Override]:
+    """Return the entries in force that the command that clears an ended one would end."""
+    return [other for other in entries if other.is_live(at_us) and _is_cleared_with(entry, other)]
 
 
 def _build_clear_command(entry: Override) -> str:
