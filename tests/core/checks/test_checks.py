@@ -400,6 +400,20 @@ def test_selector_that_selects_none_of_the_pods_is_found() -> None:
     assert list_found_values("service-selects-no-pod", replace(facts, workload_pods=[other, pod(1)])) == []
 
 
+@pytest.mark.parametrize(
+    ("restarts", "remedy"),
+    [
+        (0, "kubectl describe pod podgate-a -n podgate-system"),
+        (1, "kubectl logs -n podgate-system podgate-a -c server --previous"),
+    ],
+)
+def test_log_of_the_last_run_is_a_remedy_only_after_a_run(restarts: int, remedy: str) -> None:
+    waiting = {"name": "server", "restartCount": restarts, "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    stuck = pod(1, metadata={"name": "podgate-a"}, status={"phase": "Pending", "containerStatuses": [waiting]})
+    [finding] = run_check(CHECKS["pods-crash"], replace(FACTS, pods=[stuck])).findings
+    assert finding.remedy == remedy
+
+
 def test_old_kubernetes_is_found() -> None:
     assert list_found_values("kubernetes-version", replace(FACTS, kubernetes="v1.29.15")) == ["v1.29.15"]
     assert list_found_values("kubernetes-version", replace(FACTS, kubernetes="v1.30.0")) == []

@@ -137,7 +137,9 @@ def pods_crash(facts: ClusterFacts) -> Iterator[Observation]:
             waiting = (container.state or {}).get("waiting") or {}
             if waiting.get("reason") in _WAITING:
                 value = f"{waiting['reason']}, {container.restart_count} restarts"
-                remedy = f"kubectl logs -n {NAMESPACE} {pod.name} -c {container.name} --previous"
+                remedy = f"kubectl describe pod {pod.name} -n {NAMESPACE}"  # without an earlier run there is no log
+                if container.restart_count:
+                    remedy = f"kubectl logs -n {NAMESPACE} {pod.name} -c {container.name} --previous"
                 yield Observation(f"Pod {NAMESPACE}/{pod.name}", f"containerStatuses[{container.name}]", value, remedy)
 
 
