@@ -442,6 +442,27 @@ def test_pod_that_no_scheduler_has_seen_is_found(fields: dict[str, Any], age_us:
     )
 
 
+@pytest.mark.parametrize("mode", ["Enforce", "Audit", "Warn", "Disabled"])
+def test_placement_that_is_not_enforced_gives_warnings_of_what_would_be(mode: str) -> None:
+    placement = "{priorityClassName: p, runtimeClassName: r, nodeSelector: {disk: ssd}, schedulerName: mine}"
+    service = WEB.replace("}}}}", f"}}}}}}, modes: {{placement: {mode}}}, placement: {placement}}}")
+    waiting = pod(61_000_000, status={"phase": "Pending"}, spec={"schedulerName": "mine"})
+    facts = replace(FACTS, policy_map=policy_map(service), workload_pods=[waiting])
+    is_placed = mode == "Enforce"
+    left = "" if is_placed else f" with modes.placement Enforce, now {mode}"
+    rejected, waits = ("are rejected", "stay Pending") if is_placed else ("would be rejected", "would stay Pending")
+    for code, value in (
+        ("priority-class-missing", f"p: no such PriorityClass, so all its Pods {rejected}{left}"),
+        ("runtime-class-missing", f"r: no such RuntimeClass, so all its Pods {rejected}{left}"),
+        ("no-node-fits", f"ssd: no Node has it, so its Pods {waits}{left}"),
+    ):
+        outcome = run_check(CHECKS[code], facts)
+        [finding] = outcome.findings
+        assert finding.value == value
+        assert outcome.severity == ("error" if is_placed and code != "no-node-fits" else "warning")
+    assert len(list_found_values("scheduler-missing", facts)) == is_placed
+
+
 def test_pod_of_no_service_waits_for_a_scheduler_unless_the_policy_names_it() -> None:
     def list_missing(scheduler: str) -> list[str]:
         waiting = pod(61_000_000, status={"phase": "Pending"}, spec={"schedulerName": scheduler})

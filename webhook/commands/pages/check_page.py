@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from webhook.core.checks import CheckOutcome, Section, Severity
+from webhook.core.checks.check import Observation
 from webhook.core.plain_text import escape_document, escape_line
 
 Outcome = Sequence[tuple[Section, tuple[CheckOutcome, ...]]]
@@ -75,7 +76,7 @@ def build_check_document(outcome: Outcome) -> dict[str, Any]:
 
 def count_severities(outcome: Outcome) -> Counter[Severity]:
     """Return the number of findings by severity."""
-    return Counter(result.check.severity for result in _list_results(outcome) for _ in result.findings)
+    return Counter(result.rate(seen) for result in _list_results(outcome) for seen in result.findings)
 
 
 def is_blind(outcome: Outcome) -> bool:
@@ -107,7 +108,7 @@ def _format_lines(result: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
     if not (result.findings or result.not_checked or result.not_applicable):
         yield f"{marks['ok']} {result.check.title}"
     for seen in result.findings:
-        yield f"{marks[result.check.severity]} {result.check.code}: {seen.object}: {seen.field}: {seen.value}"
+        yield f"{marks[result.rate(seen)]} {result.check.code}: {seen.object}: {seen.field}: {seen.value}"
         yield f"    remedy: {seen.remedy}"
         if seen.command:
             yield f"    run: {seen.command}"
@@ -116,15 +117,20 @@ def _format_lines(result: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
 
 def _build_document(result: CheckOutcome) -> dict[str, Any]:
     status = "notChecked" if result.not_checked else _ABSENT if result.not_applicable else "ok"
-    status = result.check.severity if result.findings else status
+    status = result.severity if result.findings else status
     return {
         "code": result.check.code,
         "title": result.check.title,
         "status": status,
-        "findings": [{**seen._asdict(), "link": _build_link(result)} for seen in result.findings],
+        "findings": [_build_finding(seen, _build_link(result)) for seen in result.findings],
         "notChecked": result.not_checked or None,
         "notApplicable": result.not_applicable or None,
     }
+
+
+def _build_finding(seen: Observation, link: str) -> dict[str, str]:
+    object_, field, value, remedy, command, _ = seen
+    return {"object": object_, "field": field, "value": value, "remedy": remedy, "command": command, "link": link}
 
 
 def _build_link(result: CheckOutcome) -> str:

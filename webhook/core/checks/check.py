@@ -24,6 +24,8 @@ class Observation(NamedTuple):
     value: str
     remedy: str
     command: str = ""
+    is_mild: bool = False
+    """A warning, even if other findings of its check are errors."""
 
 
 Judge = Callable[[ClusterFacts], Iterable[Observation]]
@@ -81,6 +83,15 @@ class CheckOutcome:
     findings: tuple[Observation, ...] = ()
     not_checked: str = ""
     not_applicable: str = ""
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of its worst finding."""
+        return min(map(self.rate, self.findings), key=list(Severity).index, default=self.check.severity)
+
+    def rate(self, seen: Observation) -> Severity:
+        """Return the severity of one of its findings."""
+        return Severity.WARNING if seen.is_mild else self.check.severity
 
 
 def run_check(check: ClusterCheck, facts: ClusterFacts) -> CheckOutcome:

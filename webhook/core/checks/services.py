@@ -11,6 +11,7 @@ from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.placement import SERVICE_LABEL, PlacementPlan
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import Policy, Service
+from webhook.core.policy_fields import Mode
 
 SECTION = Section("services and the cluster")
 _UNSEEN_US = 60_000_000
@@ -93,10 +94,9 @@ def _find_absent_classes(
     field = f"placement.{kind[0].lower()}{kind[1:]}Name"
     for service, name in named:
         if name and name not in names:
-            value = f"{name}: no such {kind}, so all its Pods are rejected"
-            yield Observation(
-                f"service {service.name}", field, value, f"create it, or correct the policy: kubectl get {resource}"
-            )
+            fate = "all its Pods are rejected" if _is_placed(service) else "all its Pods would be rejected"
+            remedy = f"create it, or correct the policy: kubectl get {resource}"
+            yield _report_placement(service, field, f"{name}: no such {kind}", fate, remedy)
 
 
 @SECTION.check("no-node-fits", "some Node has each service's labels", "policy", "nodes", severity=Severity.WARNING)
@@ -112,18 +112,34 @@ def no_node_fits(facts: ClusterFacts) -> Iterator[Observation]:
 
 
 def _report_no_node(service: Service, field: str, value: str) -> Observation:
+    fate = "its Pods stay Pending" if _is_placed(service) else "its Pods would stay Pending"
     remedy = "label a Node, or correct the policy: kubectl get nodes --show-labels"
-    return Observation(f"service {service.name}", field, f"{value}: no Node has it, so its Pods stay Pending", remedy)
+    return _report_placement(service, field, f"{value}: no Node has it", fate, remedy)
+
+
+def _report_placement(service: Service, field: str, fault: str, fate: str, remedy: str) -> Observation:
+    """Return a finding in the placement; a warning in a mode in which the placement is not applied."""
+    mode, place = service.modes.placement, f"service {service.name}"
+    if _is_placed(service):
+        return Observation(place, field, f"{fault}, so {fate}", remedy)
+    return Observation(
+        place, field, f"{fault}, so {fate} with modes.placement Enforce, now {mode}", remedy, is_mild=True
+    )
+
+
+def _is_placed(service: Service) -> bool:
+    return service.modes.placement is Mode.ENFORCE
 
 
 @SECTION.check("scheduler-missing", "every scheduler works", "workload_pods")
 def scheduler_missing(facts: ClusterFacts) -> Iterator[Observation]:
     """Report schedulers whose Pods have no PodScheduled condition, which a scheduler sets also if no Node fits.
 
-    Pods of no service are not Podgate's concern, unless the policy names their scheduler.
+    Pods of no service are not Podgate's concern, unless the policy writes their scheduler into Pods.
     """
     unseen: dict[str, list[PodObject]] = {}
-    policy_schedulers = {plan.scheduler_name for _, plan in _list_plans(facts)}
+    plans = [(service, plan) for service, plan in _list_plans(facts) if _is_placed(service)]
+    policy_schedulers = {plan.scheduler_name for _, plan in plans}
     for pod in facts.workload_pods:
         if SERVICE_LABEL not in pod.labels and pod.spec.scheduler_name not in policy_schedulers:
             continue
@@ -133,7 +149,7 @@ def scheduler_missing(facts: ClusterFacts) -> Iterator[Observation]:
         if is_waiting and "PodScheduled" not in conditions:
             unseen.setdefault(pod.spec.scheduler_name, []).append(pod)
     for name, pods in unseen.items():
-        named = [service.name for service, plan in _list_plans(facts) if plan.scheduler_name == name]
+        named = [service.name for service, plan in plans if plan.scheduler_name == name]
         where = f", set by the policy for {', '.join(named)}" if named else ""
         first = pods[0].metadata
         value = f"{name}{where}: {len(pods)} Pods were never seen by it, such as {first.namespace}/{first.name}"
