@@ -82,6 +82,7 @@ def test_an_old_token_is_refused() -> None:
         {"Host": "evil.example:80"},
         {"Host": "192.168.0.1"},
         {"Origin": "http://evil.example"},
+        {"Origin": "http://["},
         {"Origin": "null"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},

@@ -74,11 +74,19 @@ def check_origin(method: str, headers: CIMultiDictProxy[str], is_own_host: Calla
         raise AccessDeniedError("the Host header names another host", "open the address that was printed")
     origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
     # Without a referrer a browser sends `null` with a form of this site, too.
-    is_own = origin is None or (site == "same-origin" if origin == "null" else urlsplit(origin).netloc == host)
+    is_own = origin is None or (site == "same-origin" if origin == "null" else _read_host(origin) == host)
     if not is_own:
         raise AccessDeniedError("the request comes from another site")
     if site not in ({"same-origin"} if method == "POST" else {None, "same-origin", "none"}):
         raise AccessDeniedError("the request comes from another site", "open the address in the browser's address bar")
+
+
+def _read_host(origin: str) -> str | None:
+    """Return host and port of an Origin; None if it is no URL, which is of another site than this one."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 async def read_form(request: web.Request) -> dict[str, str]:
