@@ -12,6 +12,7 @@ from webhook.errors import UserError
     [
         (["web-x7"], "pod ml/web-x7"),
         (["pod", "shop/web-x7"], "pod shop/web-x7"),
+        (["Pod/web-x7"], "pod ml/web-x7"),
         (["deploy/web"], "deployment.apps ml/web"),
         (["deployments.apps/web"], "deployment.apps ml/web"),
         (["deployments.v1.apps", "web"], "deployment.apps ml/web"),

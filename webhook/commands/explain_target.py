@@ -107,7 +107,7 @@ def parse_target(words: Sequence[str], namespace: str) -> ExplainTarget:
 
 def _parse_kind(text: str) -> ExplainTarget | None:
     """Return a target of a kind, still without a name; None for what is no kind of a workload."""
-    if text in _PODS:
+    if text.lower() in _PODS:
         return ExplainTarget()
     word, _, rest = text.lower().partition(".")
     group, source = _VERSION.sub("", f"{rest}.", count=1).rstrip("."), _KINDS.get(word)
