@@ -9,7 +9,10 @@ import random
 import pytest
 
 from tests.controller.release.queue_simulation import SECOND_US, FakeGates, QueueSimulation
+from tests.controller.release.release_loop import read_usage
 from webhook.adapters.clocks import VirtualClock
+from webhook.core.quota import CounterPlan
+from webhook.errors import StoreUnavailableError
 
 WINDOW_SECONDS, HARD, IN_FLIGHT_MAX = 10, 24, 32
 STORM = f"""
@@ -73,3 +76,32 @@ async def test_a_window_holds_at_most_32_pods_more_by_the_time_of_their_release(
     assert len(times) > 3 * HARD, "the queue moves"
     assert most <= HARD + (IN_FLIGHT_MAX if slowest_seconds else 0)
     print(f"removals of up to {slowest_seconds} s: at most {most} in {WINDOW_SECONDS} s, hard {HARD}")  # noqa: T201  a measurement is for people
+
+
+async def test_a_pod_that_ran_stays_charged_although_the_answer_to_its_release_was_lost_and_it_is_gone() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a")
+    simulation.gates.trouble, simulation.gates.loses_answers = 1, True
+    await simulation.run_rounds(0.1)
+    assert simulation.gates.ungated == ["a"]
+    del simulation.gates.pods["a"]
+    simulation.observer.on_deleted("a")
+    await simulation.run_rounds(2)
+    assert await read_usage(simulation) == 1
+
+
+async def test_a_pod_that_is_gone_at_the_first_attempt_is_refunded_once_the_store_answers() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a")
+    refund, tries = simulation.store.refund, list[str]()
+
+    async def fail_once(plan: CounterPlan, uid: str) -> bool:
+        tries.append(uid)
+        if len(tries) == 1:
+            raise StoreUnavailableError("the store is away")
+        return await refund(plan, uid)
+
+    simulation.store.refund = fail_once  # type: ignore[method-assign]  fails once
+    del simulation.gates.pods["a"]
+    await simulation.run_rounds(2)
+    assert (tries, await read_usage(simulation)) == (["a", "a"], 0)

@@ -43,7 +43,8 @@ class RemovalReports:
 class GateRemoval:
     """Gates that are being removed, and those that could not be.
 
-    - Without an answer the Pod stays charged, and its gate is removed again each second. After 30 s it is refunded.
+    - Without an answer the Pod stays charged, and its gate is removed again each second. After 30 s it is refunded,
+      unless it is gone: an attempt may have removed its gate, and it may have run.
     - A refusal concerns one Pod: it is refunded, unless an earlier attempt may have removed the gate.
     - Members of a group are refunded only while the gates of all of them are there: else they stay charged, and their
       gates are removed again each second.
@@ -68,6 +69,8 @@ class GateRemoval:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._charged: dict[str, tuple[CounterPlan, GatedPod, int]] = {}
         """Charged Pods whose gates may still be there, and since when."""
+        self._silent: set[str] = set()
+        """Charged Pods of which an attempt had no answer: it may have removed the gate."""
         self._aside: dict[str, tuple[GatedPod, int]] = {}
         """Pods that are set aside, and until when."""
         self._returning: set[str] = set()
@@ -130,6 +133,7 @@ class GateRemoval:
             self._newer.pop(uid, None)
         if uid not in self._charged:
             self._refused.discard(uid)
+            self._silent.discard(uid)
         if uid not in self._charged and (group := self._group_of.pop(uid, None)) not in self._group_of.values():
             self._begun.discard(group or "")
 
@@ -187,6 +191,7 @@ class GateRemoval:
             elif uid in self._gone:
                 # An attempt without an answer may have removed the gate: the charge stays.
                 del self._charged[uid]
+                self._silent.discard(uid)
                 self._forget_wait(uid)
             else:
                 await self._refund(plan, pod)
@@ -233,7 +238,7 @@ class GateRemoval:
                 self._reports.on_released(pod)
             elif plan is not None and uid in self._group_of:
                 self._reports.on_vanished(plan, pod)
-            elif plan is not None:
+            elif plan is not None and uid not in self._silent:
                 await self._store.refund(plan, uid)
                 self._reports.on_room()
             self._charged.pop(uid, None)
@@ -263,6 +268,7 @@ class GateRemoval:
             self._refusals[service] = min(self._refusals[service] + 1, _REFUSALS_MAX)
         else:
             self._unanswered += 1
+            self._silent.add(uid)
         if plan is None:
             self.set_aside(pod, error)
             return
@@ -283,6 +289,7 @@ class GateRemoval:
     async def _refund(self, plan: CounterPlan, pod: GatedPod) -> None:
         await self._store.refund(plan, pod.waiting.uid)
         self._charged.pop(pod.waiting.uid, None)
+        self._silent.discard(pod.waiting.uid)
         self.set_aside(pod)
         self._reports.on_room()
 
