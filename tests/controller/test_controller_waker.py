@@ -268,3 +268,21 @@ async def test_what_was_unavailable_is_retried_and_reported_once(what: str) -> N
     simulation.store.is_unavailable = simulation.workloads.is_forbidden = False
     await simulation.run(5)
     assert len(simulation.workloads.created) == 3
+
+
+async def test_the_store_is_asked_once_a_second_while_woken_controllers_cannot_be_read_again() -> None:
+    simulation = Simulation(PACED)
+    simulation.workloads.creates_nothing = True
+    await simulation.hold("web", 3)
+    await simulation.step(1)
+    assert len(simulation.workloads.woken) == 1
+    simulation.workloads.is_forbidden = True
+    await simulation.reader.read()
+    simulation.clock.set(simulation.clock.now_us() + 10 * SECOND_US)
+    await simulation.waker.round()
+    simulation.store.snapshots = 0
+    until_us = simulation.clock.now_us() + 10 * SECOND_US
+    while simulation.clock.now_us() < until_us:
+        pause_seconds = await simulation.waker.round()
+        simulation.clock.set(simulation.clock.now_us() + round((pause_seconds or 1) * SECOND_US))
+    assert 1 <= simulation.store.snapshots <= 11

@@ -128,7 +128,8 @@ class ControllerWaker:
         is_restless = now_us < self._restless_until_us
         latest_us = soon_us if is_restless else now_us + round(self._timing.fallback_seconds * _SECOND_US)
         for tag in {controller.demand.tag for controller in due}:
-            self._due_us[tag] = min(selection.due_us.get(tag, soon_us) or soon_us, latest_us)
+            due_us = selection.due_us.get(tag, 0)
+            self._due_us[tag] = min(due_us if due_us > now_us else soon_us, latest_us)
         for batch in split_batches(selection.woken, self._timing.concurrent_requests_max):
             await asyncio.gather(*(self._wake_one(controller) for controller in batch))
 

@@ -28,7 +28,7 @@ class HeldController(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """`woken`, in order. `due_us`: when to select again, by tag; 0 for soon, because no moment is known."""
+    """`woken`, in order. `due_us`: when to select again, by tag; a past moment or 0 for soon: no moment is known."""
 
     woken: Sequence[HeldController]
     due_us: Mapping[str, int]
