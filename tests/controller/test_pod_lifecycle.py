@@ -331,6 +331,18 @@ async def test_a_candidate_that_comes_or_goes_reevaluates_all_pods() -> None:
     assert simulation.tracker.needs_new_list(), "no candidate"
 
 
+async def test_changed_labels_that_only_the_candidate_reads_reevaluate_all_pods() -> None:
+    read = WEB.replace("match: {", "match: {namespaceSelector: {matchLabels: {tier: prod}}, ")
+    simulation = ControllerSimulation(labels={"shop": {"tier": "test"}})
+    simulation.policy = build_canary(WEB, read)
+    simulation.cluster.create(pod("a"))
+    await simulation.run_all()
+    simulation.namespaces.update({"shop": {"tier": "test", "scanned-at": "1"}})
+    assert not simulation.tracker.needs_new_list()
+    simulation.namespaces.update({"shop": {"tier": "prod"}})
+    assert simulation.tracker.needs_new_list()
+
+
 async def test_changed_namespace_labels_reevaluate_all_pods() -> None:
     selector = "namespaceSelector: {matchLabels: {tier: prod}}"
     services = f"- name: web\n  match: {{{selector}}}\n  quota: {{standing: {{hard: {{pods: 9}}}}}}\n"
@@ -338,6 +350,8 @@ async def test_changed_namespace_labels_reevaluate_all_pods() -> None:
     simulation.cluster.create(pod("a", labels={}))
     await simulation.run_all()
     assert await simulation.list_standing() == set()
+    simulation.namespaces.update({"shop": {"tier": "test", "scanned-at": "1"}})
+    assert not simulation.tracker.needs_new_list(), "the policy does not read this label"
     simulation.namespaces.update({"shop": {"tier": "prod"}})
     assert simulation.tracker.needs_new_list()
     simulation.watch.list_again()

@@ -212,7 +212,7 @@ class PodTracker:
                 self._enqueue_change(uid, PodChange(None, found))
 
     def needs_new_list(self) -> bool:
-        """Return whether the policy or Namespace labels have changed since the list started."""
+        """Return whether the policy, or a Namespace label that it reads, has changed since the list started."""
         compiled = self._policy()
         if compiled is None:
             return False
@@ -221,9 +221,10 @@ class PodTracker:
                 return True
             self.compiled = compiled  # compiled again from the same document
         return any(
-            self._namespaces.find_labels(namespace) != labels
+            compiled.may_assign_anew(
+                namespace, labels or _NO_LABELS, self._namespaces.find_labels(namespace) or _NO_LABELS
+            )
             for namespace, labels in self._labels.items()
-            if compiled.matcher.needs_labels(namespace)
         )
 
     def _track_deletion(self, uid: str, last: OwnedPod | None) -> None:

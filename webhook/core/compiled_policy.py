@@ -89,6 +89,10 @@ class CompiledPolicy:
         """Return whether another one, compiled again, assigns each Pod to the same service and variant."""
         return self.policy == other.policy and not other.has_canary
 
+    def may_assign_anew(self, namespace: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        """Return whether a change of a namespace's labels may change the owner or the team of its Pods."""
+        return self.matcher.may_differ(namespace, before, after)
+
     def list_shares(self) -> tuple[tuple[str, SharesPlan], ...]:
         """Return each service that divides its Pods, with how it does."""
         return tuple(self.shares.items())

@@ -89,7 +89,7 @@ class PodWatch(Protocol):
         ...
 
     def list_again(self) -> None:
-        """List again soon; continuity is kept."""
+        """List again soon, after a list that is under way; continuity is kept."""
         ...
 
     async def find(self, namespace: str, name: str) -> PodLookup | None:

@@ -261,6 +261,23 @@ async def test_list_again_keeps_continuity(fake: FakeApiServer, follow: Follow) 
     assert follower.continuity == Continuity(fake.revision, 1_000_000), "the list missed nothing"
 
 
+async def test_a_list_ends_before_it_is_listed_again_once(fake: FakeApiServer, follow: Follow) -> None:
+    for number in range(1000):
+        fake.put_pod("shop", f"pod-{number}", f"more-{number}")
+    follower = follow()
+    pages: list[int] = []
+
+    def ask() -> None:
+        assert follower.pods is not None
+        pages.append(len(follower.pages))
+        if follower.lists == 0:
+            follower.pods.list_again()
+
+    follower.on_page = ask
+    await wait_until(lambda: follower.lists == 2 and len(fake.watching) == 1)
+    assert pages == [1, 2, 3, 1, 2, 3]
+
+
 async def test_find_looks_in_the_given_namespace(fake: FakeApiServer, follow: Follow) -> None:
     pods = follow(run=False).pods
     assert pods is not None

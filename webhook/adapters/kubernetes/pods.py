@@ -94,6 +94,8 @@ class WatchedPods:
         self._listed = 0
         """Version of the newest list."""
         self._relist = asyncio.Event()
+        self._listing = asyncio.Lock()
+        """Held while a list is under way."""
         self._lookup_failure = Condition(reports.on_trouble, reports.on_over)
 
     @property
@@ -107,7 +109,7 @@ class WatchedPods:
         """Watch until cancelled."""
         while True:
             self._relist.clear()
-            tasks = [asyncio.create_task(self._watch(handler).run()), asyncio.create_task(self._relist.wait())]
+            tasks = [asyncio.create_task(self._watch(handler).run()), asyncio.create_task(self._wait_to_list_again())]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -116,6 +118,12 @@ class WatchedPods:
                 [ended, _] = await asyncio.gather(*tasks, return_exceptions=True)
             if isinstance(ended, Exception):
                 raise ended
+
+    async def _wait_to_list_again(self) -> None:
+        """Wait for a request. A list under way ends first: else frequent requests would let none be complete."""
+        await self._relist.wait()
+        async with self._listing:
+            pass
 
     async def find(self, namespace: str, name: str) -> PodLookup | None:
         if not _NAMESPACE.fullmatch(namespace) or not _NAME.fullmatch(name):
@@ -132,7 +140,8 @@ class WatchedPods:
 
     def _watch(self, handler: PodEventHandler) -> Watch[Pod]:
         async def page_by_page() -> ListStart:
-            return await self._list(handler)
+            async with self._listing:
+                return await self._list(handler)
 
         async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.on_change
             if 0 < parse_version(pod.metadata.resource_version) <= self._listed:

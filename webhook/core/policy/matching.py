@@ -9,6 +9,7 @@ from msgspec import Struct
 from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabels
 from webhook.core.kubernetes.name_patterns import PatternIndex
 from webhook.core.kubernetes.selector_match import find_deciding_labels, selects
+from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.lru_cache import SelfFillingCache
 from webhook.core.policy.model import Match, Policy, Service
 from webhook.core.policy.teams import list_team_keys
@@ -25,8 +26,15 @@ def _selects_by_name(match: Match, namespace: str) -> bool | None:
     selector = match.namespace_selector
     if selector is None:
         return True
-    keys = {*(selector.match_labels or ()), *(expression.key for expression in selector.match_expressions or ())}
-    return selects(selector, {NAME_LABEL: namespace}) if keys <= {NAME_LABEL} else None
+    return selects(selector, {NAME_LABEL: namespace}) if _list_keys(selector) <= {NAME_LABEL} else None
+
+
+def _list_keys(selector: LabelSelector | None) -> frozenset[str]:
+    """Return the labels that a selector reads."""
+    if selector is None:
+        return frozenset()
+    expressions = selector.match_expressions or ()
+    return frozenset(selector.match_labels or ()).union(expression.key for expression in expressions)
 
 
 def _fits_kind(match: Match, kind: str | None) -> bool:
@@ -50,6 +58,7 @@ class Candidates(Struct, frozen=True, gc=False):
     """The services that may own the Pods of a namespace, by its name, and whether they read its labels.
 
     `need_labels`: some service selects or counts by them. `read_labels`: or writes them into Pods.
+    `label_keys`: those by which some service selects or counts.
     `is_certain`: the first service owns every new Pod, or there is no service.
     """
 
@@ -58,6 +67,7 @@ class Candidates(Struct, frozen=True, gc=False):
     read_labels: bool
     is_certain: bool
     first: Service | None
+    label_keys: frozenset[str]
 
 
 def _index_by_name(policy: Policy) -> PatternIndex:
@@ -76,7 +86,11 @@ def _find_candidates(of_policy: Sequence[Service], by_name: PatternIndex, namesp
     )
     read_labels = need_labels or any(service.namespace_keys for service in services)
     first = services[0] if services else None
-    return Candidates(services, need_labels, read_labels, first is None or _owns_all(first.match), first)
+    is_certain = first is None or _owns_all(first.match)
+    label_keys = frozenset[str]().union(
+        *(_list_keys(service.match.namespace_selector).union(list_team_keys(service.quota)) for service in services)
+    )
+    return Candidates(services, need_labels, read_labels, is_certain, first, label_keys)
 
 
 class Matcher:
@@ -96,6 +110,10 @@ class Matcher:
     def needs_labels(self, namespace: str) -> bool:
         """Return whether the possible owners depend on labels of the namespace."""
         return self.by_namespace[namespace].need_labels
+
+    def may_differ(self, namespace: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        """Return whether a change of a namespace's labels may change the owner or the team of its Pods."""
+        return any(before.get(key) != after.get(key) for key in self.by_namespace[namespace].label_keys)
 
     def labels_decide(
         self,

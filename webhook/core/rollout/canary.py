@@ -48,6 +48,9 @@ class BasePolicy(CompiledPolicy):
             return False
         return self.policy == other.policy and self.canary.policy == other.canary.policy
 
+    def may_assign_anew(self, namespace: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        return any(policy.matcher.may_differ(namespace, before, after) for policy in (self, self.canary))
+
     def list_shares(self) -> tuple[tuple[str, SharesPlan], ...]:
         """Return how services divide their Pods, by the policy in force and by the candidate."""
         return (*super().list_shares(), *self.canary.list_shares())
