@@ -202,6 +202,7 @@ def test_full_disk_and_closed_stdin_are_one_line_errors(tmp_path: Path, command:
     for line, code, reason in (
         (f"echo '{text}' | {shell} > /dev/full", 1, "No space left on device"),
         (f"{shell} <&-", 2, "standard input is closed"),
+        (f"echo '{text}' | {shell} >&-", 2, "standard output is closed"),
     ):
         done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (code, "")

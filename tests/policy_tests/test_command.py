@@ -146,6 +146,13 @@ def test_a_case_that_cannot_be_run_is_an_error_beside_the_others(tmp_path: Path,
     assert f"ok    {tmp_path / 'case.yaml'}: two" in done.out.splitlines()
 
 
+def test_a_path_with_a_nul_is_an_error_of_its_case(tmp_path: Path) -> None:
+    bad = '- {name: bad, objects: ["a\\0b.yaml"], expect: {decision: Admit}}'
+    done = podgate("test", write(tmp_path, bad))
+    assert done.code == 2
+    assert "cannot be read: embedded null byte" in done.out + done.err
+
+
 def test_a_key_that_is_no_test_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / "key.yaml").write_text("-----BEGIN PRIVATE KEY-----\nsecret: value\n")
     done = podgate("test", tmp_path / "key.yaml")

@@ -84,6 +84,8 @@ MISTAKES = {
     pod_event(operation="create"): "operation: \"create\": Invalid enum value 'create'",
     pod_event(subResource=7): "subResource: 7: Expected `str`",
     pod_event(operation="UPDATE", oldPod={}): "oldPod: Object missing required field `metadata`",
+    pod_event(operation="UPDATE", pod={"metadata": "x", "spec": {}}): "pod.metadata: 'x': not an object",
+    '{"at": 5, "policy": "a\\u0000b"}': 'a\\u0000b": cannot be read: ',
     pod_event(oldPod=7): "oldPod: 7: Expected `object | null`",
     pod_event(pod=7): "pod: 7: Expected `object`",
     pod_event(pod={}): "pod: Object missing required field `spec`",

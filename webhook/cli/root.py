@@ -50,6 +50,7 @@ _COMMANDS = {
     ),
     "token": ("webhook.cli.token:token", "issue and inspect bearer tokens, and the keys that verify them"),
 }
+_SERVERS = frozenset({"serve", "controller", "extender"})
 USAGE_ERROR = 2
 NOT_FOUND = 4
 _BROKEN_PIPE = 141  # exit code that a shell reports for SIGPIPE
@@ -100,8 +101,9 @@ def main() -> None:
     try:
         # https://no-color.org; otherwise click decides: colours on a terminal only.
         colour = False if os.environ.get("NO_COLOR") else None
+        _check_output()
         code = root.main(prog_name="podgate", standalone_mode=False, color=colour)
-        sys.stdout.flush()
+        _flush_output()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(USAGE_ERROR)
@@ -125,6 +127,17 @@ def main() -> None:
             sys.exit(_BROKEN_PIPE)
         _fail(str(error), "", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _check_output() -> None:
+    """Raise UserError if standard output is closed, as with `>&-`: then only servers are of use."""
+    if sys.stdout is None and not _SERVERS.intersection(sys.argv[1:2]):
+        raise UserError("standard output is closed", "redirect it to /dev/null if nothing shall be shown")
+
+
+def _flush_output() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _fail(message: str, remedy: str, code: int) -> None:

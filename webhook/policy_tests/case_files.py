@@ -29,7 +29,7 @@ class ReadFiles:
 def _read_state(path: Path) -> _State:
     found = []
     for file in (path, *(sorted(path.rglob("*")) if path.is_dir() else ())):
-        with suppress(OSError):  # absent, or just being replaced
+        with suppress(OSError, ValueError):  # absent, just being replaced, or a path with a NUL, which reading refuses
             entry = file.stat()
             found.append((file, entry.st_mtime_ns, entry.st_size))
     return tuple(found)

@@ -267,7 +267,8 @@ class Replay:
 
     def _choose_uid(self, event: PodAsks) -> str:
         """Return the uid of an existing Pod, or an unused name for a new one."""
-        carried = (event.pod.get("metadata") or {}).get("uid") if event.operation == "UPDATE" else None
+        metadata = event.pod.get("metadata") if event.operation == "UPDATE" else None
+        carried = metadata.get("uid") if isinstance(metadata, dict) else None
         if isinstance(carried, str) and carried:
             return carried
         return next(name for number in self._numbers if (name := f"fresh-{number}") not in self._taken)

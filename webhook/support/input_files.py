@@ -109,6 +109,8 @@ def read_content(path: Path, remedy: str = "give a readable file") -> bytes:
             return read_bounded(stream, path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}", remedy) from None
+    except ValueError as error:  # a path with a NUL
+        raise UserError(f"{quote_value(str(path))}: cannot be read: {error}", remedy) from None
 
 
 def read_documents(path: Path) -> list[Any]:
