@@ -268,8 +268,7 @@ class Replay:
     def _choose_uid(self, event: PodAsks) -> str:
         """Return the uid of an existing Pod, or an unused name for a new one."""
         metadata = event.pod.get("metadata") if event.operation == "UPDATE" else None
-        carried = metadata.get("uid") if isinstance(metadata, dict) else None
-        if isinstance(carried, str) and carried:
+        if isinstance(metadata, dict) and isinstance(carried := metadata.get("uid"), str) and carried:
             return carried
         return next(name for number in self._numbers if (name := f"fresh-{number}") not in self._taken)
 
