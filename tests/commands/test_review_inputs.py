@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runner import Done, Json, podgate, policy_text
+from webhook.commands.manifests import Subject, parse_subjects
 from webhook.commands.simulator import Ask, build_admission_review
 from webhook.core.admission.decision import Half
 
@@ -216,3 +217,13 @@ def test_groups_follow_the_rules_of_impersonation(user: str, groups: tuple[str, 
     ask = Ask(pod("p"), "shop", "uid", user, groups=groups)
     request = build_admission_review(ask, ask.pod, Half.VALIDATE)["request"]
     assert request["userInfo"] == {"username": user, "groups": sent}
+
+
+def test_a_kind_that_only_ends_in_list_is_an_object() -> None:
+    document = {"apiVersion": "example.com/v1", "kind": "TaskList", "metadata": {"name": "a"}}
+    [found] = parse_subjects(document, "file", "", "shop")
+    assert isinstance(found, Subject)
+    assert found.name == "TaskList a"
+    assert found.idle
+    for empty in ({**document, "items": []}, {"apiVersion": "v1", "kind": "List"}):
+        assert parse_subjects(empty, "file", "", "shop") == []

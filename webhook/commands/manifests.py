@@ -112,7 +112,7 @@ def _parse_each(
     kind = document.get("kind") if isinstance(document, dict) else None
     if not isinstance(kind, str) or not kind:
         yield UserError(f"{where}: an object without a kind", f"give one of {KNOWN_KINDS}")
-    elif not kind.endswith("List"):
+    elif not _is_list(document, kind):
         group = str(document.get("apiVersion") or "").rpartition("/")[0]
         paths = templates.get((group, kind))
         try:
@@ -135,6 +135,11 @@ def _parse_each(
             yield from _parse_each(
                 {**of_kind, **item} if is_typed else item, where.add_step(f"items[{index}]"), namespace, templates
             )
+
+
+def _is_list(document: Mapping[str, Any], kind: str) -> bool:
+    """Whether it is a list of objects: a custom kind such as TaskList may end in List, too, but has no `items`."""
+    return kind.endswith("List") and ("items" in document or kind == "List")
 
 
 def _parse_subject(document: Mapping[str, Any], kind: str, where: _Place, default_namespace: str) -> Subject:
