@@ -228,7 +228,7 @@ class Interceptor:
 
     async def _gate_if_full(self, queue: PodQueue, evaluation: Evaluation) -> None:
         try:
-            asked = charging.build_acquire(evaluation, peek=True)
+            asked = charging.foresee_acquire(evaluation)
             reason = await queue.find_reason_to_wait(asked, is_dry_run=evaluation.request.dry_run)
         except StoreUnavailableError as error:
             return queueing.gate_without_store(evaluation, str(error))

@@ -23,6 +23,7 @@ from tests.core.resource_strategies import LADDERS, pod_resources, resource_rule
 from tests.core.strategies import examples
 from webhook.core.container_resources import (
     RangePlan,
+    apply_plan,
     build_operations,
     find_qos_change,
     find_qos_class,
@@ -79,6 +80,12 @@ def test_rewritten_containers_equal_those_of_the_model(pod: Json, rules: Json) -
     for (place, name), expected in settle_all(pod, rules).items():
         assert found[place].limits.get(name) == expected.limit, (place, name)
         assert found[place].requests.get(name) == expected.request, (place, name)
+
+
+@PROPERTY
+@given(any_pods | real_pods, any_rules)
+def test_a_plan_that_is_applied_makes_the_pod_of_its_patch(pod: Json, rules: Json) -> None:
+    assert apply_plan(decode_pod(pod), plan_of(rules)) == decode_pod(rewrite_pod(pod, rules))
 
 
 @PROPERTY

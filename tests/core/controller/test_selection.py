@@ -9,9 +9,14 @@ from tests.controller.controller_simulation import compile_policy
 from webhook.core.breaker import BreakerView, State
 from webhook.core.controller.demand import Demand, compute_demand
 from webhook.core.controller.free_capacity import FreeCapacity
-from webhook.core.controller.held_controller import ControllerReference, CreatingController
+from webhook.core.controller.held_controller import (
+    ControllerReference,
+    CreatedPodTemplate,
+    CreatingController,
+    TemplatedSpec,
+)
 from webhook.core.controller.selection import HeldController, select
-from webhook.core.kubernetes.pod import PodMetadata
+from webhook.core.kubernetes.pod import Container, PodMetadata, PodSpec
 from webhook.core.policy.model import Policy
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 
@@ -67,6 +72,19 @@ def test_controller_whose_pods_would_wait_is_woken_without_room() -> None:
     assert demand.amounts == {}
     waits = HeldController(ControllerReference("ReplicaSet", "bronze", "a", "a"), demand, 3, NOW_US)
     assert list_names(select([waits], build_free_capacity(0, 0), NOW_US, 100).woken) == ["a"]
+
+
+def test_demand_is_what_the_rewritten_pod_takes() -> None:
+    """Else a controller whose template asks for nothing is woken without room."""
+    rewrites = SERVICES.replace("quota: {", "resources: {container: {defaultRequest: {cpu: 250m}}}, quota: {")
+    policy = compile_policy(rewrites.replace("pods: 9", "cpu: 9"), POOLS)
+    template = CreatedPodTemplate(spec=PodSpec(containers=(Container("a"), Container("b"))))
+    controller = CreatingController(
+        PodMetadata(namespace="bronze"), "ReplicaSet", spec=TemplatedSpec(template=template)
+    )
+    demand = compute_demand(controller, policy, {})
+    assert demand is not None
+    assert {key[-1]: amount for key, amount in demand.amounts.items()} == {"cpu": 500, "pods": 1}
 
 
 def test_daemon_set_whose_pods_are_exempt_and_unmatched_controllers_demand_nothing() -> None:

@@ -3,7 +3,9 @@
 Why only the validating half charges: docs/design/charging.md.
 """
 
-from webhook.core.admission import denials
+from collections.abc import Callable
+
+from webhook.core.admission import denials, mutation
 from webhook.core.admission.decision import StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.pod_results import get_or_compute
@@ -14,7 +16,13 @@ from webhook.core.quota import Acquire, Cost, Receipt, pod_cost
 from webhook.core.quota.scheduled_limits import limit_waits
 
 
-def build_acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
+def _compute_cost(evaluation: Evaluation) -> Cost:
+    return pod_cost.compute_cost(evaluation.pod, evaluation.compiled.counted[evaluation.owner.name])
+
+
+def build_acquire(
+    evaluation: Evaluation, *, peek: bool = False, compute: Callable[[Evaluation], Cost] = _compute_cost
+) -> Acquire:
     """Return the store request: the Pod's cost under its uid. BadReviewError: no uid, unless it only peeks."""
     metadata, request, plan = evaluation.pod.metadata, evaluation.request, evaluation.plan
     if not metadata.uid and not peek:
@@ -24,7 +32,7 @@ def build_acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
             plan,
             request.namespace,
             metadata.uid,
-            get_or_compute(evaluation, _compute_cost),
+            get_or_compute(evaluation, compute),
             event_source(evaluation),
             request.dry_run or peek,
             pod_cost.compute_cost(request.old_pod, evaluation.compiled.counted[plan.service])
@@ -37,8 +45,15 @@ def build_acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
         raise unreadable_resources(error) from None
 
 
-def _compute_cost(evaluation: Evaluation) -> Cost:
-    return pod_cost.compute_cost(evaluation.pod, evaluation.compiled.counted[evaluation.owner.name])
+def foresee_acquire(evaluation: Evaluation) -> Acquire:
+    """Return the question whether a new Pod would be charged, asked before its rewrite: at the cost after it."""
+    return build_acquire(evaluation, peek=True, compute=_compute_rewritten_cost)
+
+
+def _compute_rewritten_cost(evaluation: Evaluation) -> Cost:
+    service = evaluation.owner
+    pod = mutation.apply_resources(evaluation.pod, service)
+    return pod_cost.compute_cost(pod, evaluation.compiled.counted[service.name])
 
 
 def unreadable_resources(error: ValueError) -> BadReviewError:

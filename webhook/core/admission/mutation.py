@@ -122,6 +122,12 @@ def set_resources(pod: Pod, service: Service) -> list[PatchOperation]:
     return [] if plan is None else container_resources.build_operations(pod, plan)
 
 
+def apply_resources(pod: Pod, service: Service) -> Pod:
+    """Return the Pod with the resources that the rewrite will give it. ValueError: an unreadable quantity."""
+    plan = _choose_range_plan(pod, service) if service.modes.resources is Mode.ENFORCE else None
+    return pod if plan is None else container_resources.apply_plan(pod, plan)
+
+
 def _choose_range_plan(pod: Pod, service: Service) -> container_resources.RangePlan | None:
     """Return the plan of the service's resources for a Pod, which an earlier call may have rewritten.
 

@@ -32,7 +32,7 @@ def may_be_gated(evaluation: Evaluation) -> bool:
         return False
     if pod.spec.node_name or has_queue_gate(pod):
         return False
-    return fits_limits(plan, charging.build_acquire(evaluation, peek=True).cost)
+    return fits_limits(plan, charging.foresee_acquire(evaluation).cost)
 
 
 def add_gate(evaluation: Evaluation, reason: str) -> None:

@@ -6,7 +6,15 @@ A whole Pod is measured by the scheduler's own formula.
 from webhook.core.container_resources.container_plan import shorten_name
 from webhook.core.container_resources.plan import RangePlan
 from webhook.core.container_resources.qos import find_qos_class
-from webhook.core.container_resources.rewrite import build_operations, find_qos_change
+from webhook.core.container_resources.rewrite import apply_plan, build_operations, find_qos_change
 from webhook.core.container_resources.violations import find_violations
 
-__all__ = ["RangePlan", "build_operations", "find_qos_change", "find_qos_class", "find_violations", "shorten_name"]
+__all__ = [
+    "RangePlan",
+    "apply_plan",
+    "build_operations",
+    "find_qos_change",
+    "find_qos_class",
+    "find_violations",
+    "shorten_name",
+]

@@ -3,11 +3,12 @@
 from functools import lru_cache
 
 from msgspec import UnsetType
+from msgspec.structs import replace
 
 from webhook.core.container_resources.container_plan import ContainerPlan, ResourceChange, plan_containers
 from webhook.core.container_resources.plan import RangePlan
 from webhook.core.container_resources.qos import find_common_class
-from webhook.core.kubernetes.pod import Pod, Resources
+from webhook.core.kubernetes.pod import Amounts, Pod, Resources
 from webhook.core.patch import PatchOperation, format_pointer
 
 _NO_LIMITS, _NO_REQUESTS, _NOTHING = 1, 2, 4
@@ -27,6 +28,34 @@ def build_operations(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
         if shape.limits or shape.requests:
             found += _build_container_operations(field, index, shape, _find_missing_maps(container.resources))
     return found
+
+
+def apply_plan(pod: Pod, plan: RangePlan) -> Pod:
+    """Return the Pod with these operations applied, which takes much less than a patch of its JSON."""
+    if not plan.judges:
+        return pod
+    spec = pod.spec
+    made = {"containers": list(spec.containers or ()), "initContainers": list(spec.init_containers or ())}
+    for field, index, container, shape in plan_containers(pod, plan):
+        if shape.limits or shape.requests:
+            own = container.resources or Resources()
+            amounts = Resources(_change_map(own.requests, shape.requests), _change_map(own.limits, shape.limits))
+            made[field][index] = replace(container, resources=amounts)
+    return replace(
+        pod,
+        spec=replace(
+            spec,
+            containers=spec.containers and tuple(made["containers"]),
+            init_containers=spec.init_containers and tuple(made["initContainers"]),
+        ),
+    )
+
+
+def _change_map(amounts: Amounts | None, changes: tuple[ResourceChange, ...]) -> Amounts | None:
+    if not changes:
+        return amounts
+    changed = {**(amounts or {}), **_build_map(changes)}
+    return {name: amount for name, amount in changed.items() if not isinstance(amount, UnsetType)}
 
 
 def find_qos_change(pod: Pod, plan: RangePlan) -> tuple[str, str] | None:

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from webhook.core.admission.mutation import apply_resources
 from webhook.core.compiled_policy import CompiledPolicy, CompiledService
 from webhook.core.controller.held_controller import CreatingController
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.ownership import find_ownership
 from webhook.core.policy.model import Policy, Service
 from webhook.core.policy_fields import Mode, WhenOpen
-from webhook.core.quota import CounterPlan, Holder
+from webhook.core.quota import Cost, CounterPlan, Holder, pod_cost
 
 LimitKey = tuple[str, str, str, str, str]
 """A limit: its holder, the name of that holder, the namespace if each is counted apart, window and resource."""
@@ -43,15 +45,23 @@ def compute_demand(
     part = compiled.parts[found.service]
     plan, amounts = part.plan, dict[LimitKey, int]()
     if plan.quota_mode is Mode.ENFORCE and not (plan.queue is not None and plan.queue.for_quota):
-        scope = plan.scope_of(found)
+        scope, cost = plan.scope_of(found), _compute_cost(pod, part) or found.cost
         for holder, window, limit in plan.limits:
-            amount = found.cost.get(limit.counts, 0)
+            amount = cost.get(limit.counts, 0)
             if amount:  # a Pod that asks for none of a resource is not denied for it
                 amounts[make_limit_key(plan, holder, scope, window.name, limit.resource)] = amount
     if _denies_by_breaker(part):
         amounts[make_breaker_key(plan)] = 1
     priority = _find_priority(part.service, compiled.policy)
     return Demand(found.service, plan.tag, found.namespace, priority, found.team, amounts)
+
+
+def _compute_cost(pod: Pod, part: CompiledService) -> Cost:
+    """Return what the Pod costs once it is rewritten; empty if that is unreadable."""
+    try:
+        return pod_cost.compute_cost(apply_resources(pod, part.service), part.counted)
+    except ValueError:
+        return {}
 
 
 def make_limit_key(plan: CounterPlan, holder: Holder, scope: str, window: str, resource: str) -> LimitKey:
