@@ -94,9 +94,7 @@ local function write()
       for field in pairs(h.dels) do
         gone[#gone + 1] = field
       end
-      if #gone > 0 then
-        call_with('HDEL', h.key, gone)
-      end
+      call_with('HDEL', h.key, gone)
       -- Extend the key's TTL, never shorten it. It only collects garbage: the stored times decide what counts.
       if h.begins and h.ttl and redis.call('PTTL', h.key) < h.ttl then
         redis.call('PEXPIRE', h.key, string.format('%.0f', h.ttl))
@@ -119,9 +117,7 @@ local function write()
         gone[#gone + 1] = uid
       end
     end
-    if #gone > 0 then
-      call_with('ZREM', key, gone)
-    end
+    call_with('ZREM', key, gone)
     if newest > 0 then
       redis.call('PEXPIRE', key, WAITED_TTL_MS)
       if expiring[key] then

@@ -125,7 +125,5 @@ local function delete_gone(l)
       gone[#gone + 1] = 'u:' .. uid
     end
   end
-  if #gone > 0 then
-    call_with('HDEL', l.key, gone)
-  end
+  call_with('HDEL', l.key, gone)
 end

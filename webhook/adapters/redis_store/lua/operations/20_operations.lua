@@ -239,9 +239,7 @@ local function list_counting_scopes(plan, reading)
       end
     end
   end
-  if #done > 0 then
-    call_with('HDEL', plan.index, done)
-  end
+  call_with('HDEL', plan.index, done)
   for index, field in ipairs(counting) do
     counting[index] = string.sub(field, 3)
   end

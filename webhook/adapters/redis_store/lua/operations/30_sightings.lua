@@ -130,9 +130,7 @@ local function count_live(plan, _, _, ...)
       gone[#gone + 1] = 'l:' .. namespace
     end
   end
-  if #gone > 0 then
-    call_with('HDEL', plan.live_key, gone)
-  end
+  call_with('HDEL', plan.live_key, gone)
   return counts
 end
 
