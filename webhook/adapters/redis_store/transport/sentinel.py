@@ -21,6 +21,8 @@ from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.ports.store_url import RedisAddress, StoreUrl
 
 _SENTINEL_SECONDS = 1.0
+_SILENT_SECONDS = 0.1
+"""How long one that did not answer the last time is waited for: our own pause, too, makes all of them seem silent."""
 _EPOCH_PAUSE_SECONDS = 60.0
 """After a Sentinel has refused to tell its epoch: the refusal closes the connection."""
 
@@ -140,17 +142,20 @@ class Sentinels:
     async def find_primary(self) -> RedisAddress:
         """Return the primary that most Sentinels name, else that of the newest configuration; RedisError if none does.
 
-        All are asked at once. One that did not answer the last time is waited for only while no other one has answered.
+        All are asked at once. Those that did not answer the last time are waited for only shortly when another one has.
         """
         asked = {sentinel.ask(): sentinel for sentinel in self._sentinels}
+        are_given_up = False
         while True:
             answers = [task.result() for task in asked if task.done()]
             found = [answer for answer in answers if isinstance(answer, _Configuration)]
             running = [task for task in asked if not task.done()]
             agreed = self._find_agreed(found)
-            if agreed or not running or (found and all(asked[task].is_silent for task in running)):
+            if agreed or not running or are_given_up:
                 break
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            wait_seconds = _SILENT_SECONDS if found and all(asked[task].is_silent for task in running) else None
+            done, _ = await asyncio.wait(running, timeout=wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+            are_given_up = not done
         if not found:
             errors = [answer for answer in answers if isinstance(answer, Exception)]
             raise join_errors(f"no Sentinel names the primary of {self._service!r}", errors)
