@@ -94,8 +94,9 @@ class SentinelGroup:
         """Wait until all Sentinels report a new primary whose role is master; return it."""
 
         def has_agreed() -> bool:
-            ports = {sentinel.primary_port() for sentinel in self.sentinels}
-            return len(ports) == 1 and self.primary is not former and _replication(self.primary)["role"] == "master"
+            primary = self.primary  # before the others are asked: it may change between
+            are_agreed = all(sentinel.primary_port() == primary.port for sentinel in self.sentinels)
+            return are_agreed and primary is not former and _replication(primary)["role"] == "master"
 
         wait_until(has_agreed, "the Sentinels agree on a new primary")
         return self.primary
