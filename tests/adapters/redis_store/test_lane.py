@@ -239,6 +239,24 @@ async def test_what_a_late_answer_undoes_precedes_the_next_admissions(server: Se
     assert [await undone[0], await asked] == [["undo"], ["b"]]
 
 
+async def test_what_a_task_of_a_caller_undoes_precedes_the_next_admissions(server: Server) -> None:
+    batch = server.batch()
+    undoing: list[asyncio.Task[Any]] = []
+
+    async def undo() -> Any:
+        return await batch.ask_first(operation("undo"))
+
+    answer = batch.ask(operation("a"))
+    answer.add_done_callback(lambda _: undoing.append(asyncio.create_task(undo())))
+    await server.wait_for_calls(1)
+    asked = batch.ask(operation("b"))
+    server.answers[0].set_result(None)
+    await server.wait_for_calls(2)
+    assert server.calls[1] == ["undo", "b"]
+    server.answers[1].set_result(None)
+    assert [await undoing[0], await asked] == [["undo"], ["b"]]
+
+
 async def test_first_operation_waits_for_a_late_call_and_fails_with_a_lane_that_is_down(server: Server) -> None:
     batch = server.batch(0.01)
     answer = await answer_late(batch, operation("a"))

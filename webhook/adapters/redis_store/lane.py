@@ -203,11 +203,9 @@ class Lane:
                 self._called, self._called_at = batch, self._loop.time()
                 self._called_ns = perf_counter_ns()
                 await self._call(batch)
-                if self._late:
-                    # Its callers enqueue operations that undo late charges, for the next call.
-                    await asyncio.sleep(0)
-                self._late = False
                 await asyncio.sleep(0)  # callers learn from their results, such as which breakers are open
+                self._late = False
+                await asyncio.sleep(0)  # and their tasks enqueue what undoes charges, for the next call
         finally:
             self._calling, self._called, self._late = None, (), False
 
