@@ -150,9 +150,9 @@ def test_work_for_a_diff_grows_linearly_with_the_pod() -> None:
 
 
 def test_yaml_has_no_anchors_and_block_style_scripts() -> None:
-    shared = {"x": "y"}
+    shared = {"x": "z"}
     text = format_yaml({"a": shared, "b": shared, "run": "set -e\nexec it\n", "long": "word " * 60})
-    assert text == f"a:\n  x: y\nb:\n  x: y\nrun: |\n  set -e\n  exec it\nlong: '{'word ' * 60}'\n"
+    assert text == f"a:\n  x: z\nb:\n  x: z\nrun: |\n  set -e\n  exec it\nlong: '{'word ' * 60}'\n"
 
 
 BEFORE: Json = {
@@ -209,13 +209,13 @@ def test_long_reason_is_shortened_or_moved_above(width: int | None, expected: li
 
 
 def test_long_line_does_not_shift_other_reasons() -> None:
-    after = {"a": "x" * 100, "b": "y"}
+    after = {"a": "x" * 100, "b": "z"}
     remarks = [
         DiffRemark("/a", is_removal=False, short="long", long="long"),
         DiffRemark("/b", is_removal=False, short="short", long="short"),
     ]
     shown = render_diff({}, after, remarks).splitlines()
-    assert shown[-2:] == [f"+a: {'x' * 100}  # long", "+b: y  # short"]
+    assert shown[-2:] == [f"+a: {'x' * 100}  # long", "+b: z  # short"]
 
 
 def test_several_rules_of_one_line_are_named_once() -> None:
@@ -229,7 +229,7 @@ def test_several_rules_of_one_line_are_named_once() -> None:
         ({"a": {}, "b": 1}, {"a": {"x": 1}, "b": 1}, ["-a: {}", "+a:", "+  x: 1", " b: 1"]),
         ({"a": [], "b": 1}, {"a": [1], "b": 1}, ["-a: []", "+a:", "+- 1", " b: 1"]),
         ({"a": {"x": 1}, "b": 1}, {"a": {}, "b": 1}, ["-a:", "-  x: 1", "+a: {}", " b: 1"]),
-        ({"a": [{"x": 1, "y": 2}]}, {"a": [{"y": 2}]}, [" a:", "-- x: 1", "-  y: 2", "+- y: 2"]),
+        ({"a": [{"x": 1, "z": 2}]}, {"a": [{"z": 2}]}, [" a:", "-- x: 1", "-  z: 2", "+- z: 2"]),
         ({"a": [{}]}, {"a": [{"x": 1}]}, [" a:", "-- {}", "+- x: 1"]),
         ({"a": 1, "b": 1}, {"a": 2, "b": 2}, ["-a: 1", "+a: 2", "-b: 1", "+b: 2"]),
         ({"a": None}, {"a": {"x": 1}}, ["-a: null", "+a:", "+  x: 1"]),

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 import yaml
 
+from webhook.core.document.yaml.manifest_loader import ManifestLoader, YamlDuplicateKeyError
 from webhook.core.document.yaml.syntax_errors import describe_syntax_error
 from webhook.core.json_depth import bound_depth
 from webhook.core.plain_text import quote_value
@@ -26,33 +27,6 @@ _KEYS_SHOWN = 3
 
 class _DuplicateKeyError(Exception):
     """A duplicate key in a JSON object, of which parsers use different values."""
-
-
-class _YamlDuplicateKeyError(yaml.MarkedYAMLError):
-    """A duplicate key in a YAML mapping."""
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: a timestamp is a string, as in the JSON that the API server receives.
-
-    A duplicate key in a mapping is an error: otherwise the second would be used silently.
-    """
-
-    def compose_mapping_node(self, anchor: Any) -> Any:
-        node = super().compose_mapping_node(anchor)
-        seen = set[str]()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                problem = f"the key {quote_value(key.value)} is duplicated"
-                raise _YamlDuplicateKeyError(problem=problem, problem_mark=key.start_mark)
-            seen.add(str(key.value))
-        return node
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def get_standard_input() -> BinaryIO:
@@ -130,7 +104,7 @@ def read_documents(path: Path) -> list[Any]:
     except (msgspec.MsgspecError, ValueError):
         pass
     try:
-        found.extend(yaml.load_all(text, _Loader))
+        found.extend(yaml.load_all(text, ManifestLoader))
         _refuse_expansion(found)
         return [bound_depth(msgspec.json.decode(msgspec.json.encode(document))) for document in found]
     except yaml.YAMLError as error:
@@ -175,7 +149,7 @@ def _build_yaml_error(error: yaml.YAMLError, text: str, path: Path, before: int)
     """Return the UserError of a YAML syntax error; `before` is the number of valid documents before it."""
     which = f"{path}: document {before + 1}" if before else str(path)
     found = describe_syntax_error(error, text)
-    if isinstance(error, _YamlDuplicateKeyError):
+    if isinstance(error, YamlDuplicateKeyError):
         found = found._replace(reason=str(error.problem), remedy="keep one of the two")
     return UserError(f"{which}: line {found.line}, column {found.column}: {found.reason}", found.remedy)
 

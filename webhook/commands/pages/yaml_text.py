@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from webhook.core.document.yaml.manifest_scalars import is_text_for_all
 from webhook.core.patch import format_pointer
 from webhook.core.plain_text import escape_yaml
 
@@ -22,7 +23,8 @@ class _StreamDumper(yaml.SafeDumper):
         return True
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "'" in data else None)
+        style = "|" if "'" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style if is_text_for_all(data) else "'")
 
 
 _StreamDumper.add_representer(str, _StreamDumper.represent_str)
@@ -42,6 +44,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text.rstrip("\n") else None
+    if not is_text_for_all(text):
+        style = "'"
     if not text.replace("\n", "").isprintable():
         style = '"'  # the only one with escapes
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)

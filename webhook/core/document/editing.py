@@ -11,7 +11,8 @@ from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
-from webhook.core.document.yaml.nodes import Node, resolve_scalar
+from webhook.core.document.yaml.manifest_scalars import is_text_for_all
+from webhook.core.document.yaml.nodes import Node
 from webhook.core.document.yaml.problems import DocumentError, Path, format_path
 from webhook.core.document.yaml.reader import read_yaml
 from webhook.core.document.yaml.syntax_errors import LINE_END
@@ -114,7 +115,7 @@ def format_flow(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{format_flow(key)}: {format_flow(field)}" for key, field in value.items()) + "}"
     if isinstance(value, str):
-        is_plain = _PLAIN.fullmatch(value) and resolve_scalar(value) == value
+        is_plain = _PLAIN.fullmatch(value) and is_text_for_all(value)
         return value if is_plain else _ESCAPED.sub(_escape, json.dumps(value, ensure_ascii=False))
     if isinstance(value, Sequence):
         return "[" + ", ".join(map(format_flow, value)) + "]"

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from msgspec.structs import replace
 
-from webhook.core.document.yaml.nodes import resolve_scalar
+from webhook.core.document.yaml.manifest_scalars import is_text_for_all
 from webhook.core.overrides.entry import Override
 from webhook.core.overrides.loading import load
 
@@ -46,13 +46,11 @@ def parse_entry(plain: dict[str, Any]) -> Override:
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML dumper that also quotes strings which only Podgate's reader parses as other types, such as 1e3."""
+    """YAML dumper that also quotes strings which PyYAML alone reads as such, for example 1e3."""
 
 
 def _represent_string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, None if isinstance(resolve_scalar(text), str) else "'"
-    )
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if is_text_for_all(text) else "'")
 
 
 _Dumper.add_representer(str, _represent_string)

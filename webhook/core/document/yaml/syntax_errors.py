@@ -35,6 +35,8 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     ("found undefined tag handle", "the tag has no meaning here", "remove the tag"),
     ("constructor for the tag", "the tag has no meaning here", "remove the tag"),
     ("unhashable key", "a key must be plain text", "write a name, a colon and the value"),
+    ("not of the type", "not a value of the type that the tag names", "remove the tag"),
+    ("no such number", "a number that JSON does not have", "quote the value"),
     ("base64", "not base64", "remove the tag, or write base64"),
     ("for merging", "a merge key takes a mapping", "write `<<: *ALIAS`"),
     ("characters are not allowed", "a character that YAML does not allow", "remove it"),
