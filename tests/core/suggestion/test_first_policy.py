@@ -9,6 +9,7 @@ from webhook.core.suggestion.first_policy import SeenNamespace, is_left_out
 from webhook.core.suggestion.observed_pods import ObservedPods
 
 OWNED = {"ownerReferences": [{"kind": "Deployment", "name": "web", "uid": "u", "controller": True}]}
+COMPLETE, FAILED = ({"type": name, "status": "True"} for name in ("Complete", "Failed"))
 Json = dict[str, Any]
 NOW_US = 1_800_000_000_000_000
 NOW = "2027-01-15T08:00:00Z"
@@ -33,9 +34,14 @@ def pod(
         ("Deployment", {}, {"spec": {}}, 1),
         ("StatefulSet", {}, {"spec": {"replicas": 0}}, 0),
         ("Job", {}, {"spec": {"parallelism": 5}}, 5),
-        ("Job", {}, {"spec": {"parallelism": 5}, "status": {"completionTime": NOW}}, 0),
+        ("Job", {}, {"spec": {"parallelism": 5}, "status": {"completionTime": NOW, "conditions": [COMPLETE]}}, 0),
+        ("Job", {}, {"spec": {"parallelism": 5}, "status": {"failed": 7, "conditions": [FAILED]}}, 0),
+        ("Job", {}, {"spec": {"parallelism": 5}, "status": {"conditions": [{**FAILED, "status": "False"}]}}, 5),
+        ("Job", {}, {"spec": {"parallelism": 5, "completions": 2}}, 2),
+        ("Job", {}, {"spec": {"parallelism": 5, "completions": 9}, "status": {"succeeded": 6, "conditions": None}}, 3),
         ("Job", {}, {"spec": {"suspend": True}}, 0),
         ("CronJob", {}, {"spec": {"jobTemplate": {"spec": {"parallelism": 4}}}}, 4),
+        ("CronJob", {}, {"spec": {"jobTemplate": {"spec": {"parallelism": 4, "completions": 1}}}}, 1),
         ("CronJob", {}, {"spec": {"suspend": True}}, 0),
         ("DaemonSet", {}, {"spec": {}}, 0),
         ("ReplicaSet", OWNED, {"spec": {"replicas": 3}}, 0),

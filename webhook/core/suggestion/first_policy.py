@@ -23,6 +23,8 @@ _COUNTED = ("pods", "requests.cpu", "requests.memory")
 _WINDOWS = {"1m": (60, 1), "1h": (3600, 2)}
 """Windows with their seconds, and how often all workloads may create their Pods in them."""
 _ENDED = frozenset({"Succeeded", "Failed"})
+_ENDS = frozenset({"Complete", "Failed"})
+"""Conditions of a Job that will create no more Pods; only a complete one has a `completionTime`."""
 
 
 class FirstService(Struct, frozen=True):
@@ -110,13 +112,21 @@ def _count_wanted(kind: str, spec: Mapping[str, Any], status: Mapping[str, Any])
     """Return how many Pods a workload runs at once."""
     match kind:
         case "CronJob":
-            return 0 if spec.get("suspend") else _read_parallelism((spec.get("jobTemplate") or {}).get("spec") or {})
+            return 0 if spec.get("suspend") else _count_job((spec.get("jobTemplate") or {}).get("spec") or {}, {})
         case "Job":
-            return 0 if status.get("completionTime") or spec.get("suspend") else _read_parallelism(spec)
+            return _count_job(spec, status)
     replicas = spec.get("replicas")
     return 1 if replicas is None else int(replicas)
 
 
-def _read_parallelism(spec: Mapping[str, Any]) -> int:
-    parallelism = spec.get("parallelism")
-    return 1 if parallelism is None else int(parallelism)
+def _count_job(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int:
+    """Return how many Pods a Job runs at once until its end; none once it has completed or failed."""
+    ended = any(
+        condition.get("type") in _ENDS and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
+    if ended or spec.get("suspend"):
+        return 0
+    parallelism, completions = spec.get("parallelism"), spec.get("completions")
+    at_once = 1 if parallelism is None else int(parallelism)
+    return at_once if completions is None else max(0, min(at_once, int(completions) - (status.get("succeeded") or 0)))
