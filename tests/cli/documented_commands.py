@@ -18,19 +18,25 @@ PROGRAMS = frozenset({"podgate", "kubectl", "helm", "redis-cli", "make"})
 
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
+_TOLD = re.compile(r"(?:\b(?:run|try|type|use|with)|\b(?:first|urgent|wanted|then):?)$", re.IGNORECASE)
+"""Words before a code span with a command that the reader is to type as it is."""
 _SHELL = frozenset({"sh", "bash", "console"})
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
+_BEFORE = 20
 _SEPARATORS = frozenset(";|&()")
 _REDIRECTIONS = frozenset("<>&")
 
 
 @dataclass(frozen=True)
 class Command:
-    """A simple command: its words without assignments and redirections; of a code span it may be a part only."""
+    """A simple command: its words without assignments and redirections; of a code span it may be a part only.
+
+    It is `whole` in a block, and in a span that the text tells to type.
+    """
 
     page: str
     words: tuple[str, ...]
-    is_span: bool
+    is_whole: bool
 
     def __str__(self) -> str:
         return f"{self.page}: {' '.join(self.words)}"
@@ -44,7 +50,7 @@ def find_documented() -> list[Command]:
 
 def flags_in_spans() -> set[tuple[str, str]]:
     """Return the flags that a code span begins with, each with its page."""
-    spans = ((path.name, span) for path in PAGES for span in _spans(path.read_text()))
+    spans = ((path.name, span) for path in PAGES for _, span in _spans(path.read_text()))
     return {(page, match[0]) for page, span in spans if (match := re.match(r"--[a-z][a-z0-9-]*", span))}
 
 
@@ -53,15 +59,19 @@ def _find_in_page(page: str, text: str) -> Iterator[Command]:
         for line in _lines(block):
             command = line.strip().removeprefix("$ ")
             if language in _SHELL or (not language and _begins_with_program(command)):
-                yield from (Command(page, words, is_span=False) for words in simple_commands(command))
-    for span in _spans(text):
+                yield from (Command(page, words, is_whole=True) for words in simple_commands(command))
+    for before, span in _spans(text):
         if _begins_with_program(span):
+            is_whole = _TOLD.search(before) is not None
             words_of_all = simple_commands(span.replace("\\|", "|"))
-            yield from (Command(page, words, is_span=True) for words in words_of_all if words[0] in PROGRAMS)
+            yield from (Command(page, words, is_whole) for words in words_of_all if words[0] in PROGRAMS)
 
 
-def _spans(text: str) -> list[str]:
-    return [" ".join(span.split()) for span in _SPAN.findall(_BLOCK.sub("", text))]
+def _spans(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the code spans, each with the text directly before it."""
+    prose = _BLOCK.sub("", text)
+    for found in _SPAN.finditer(prose):
+        yield prose[max(0, found.start() - _BEFORE) : found.start()].rstrip(), " ".join(found[1].split())
 
 
 def _begins_with_program(text: str) -> bool:
