@@ -271,6 +271,20 @@ def test_exception_that_lasts_for_more_than_another_week_is_found() -> None:
     assert finding.command == "podgate override web --workload statefulset/db -n shop --clear"
 
 
+def test_long_exception_is_removed_alone_beside_another_of_the_same_pods() -> None:
+    entry = "- {service: web, workload: {namespace: shop, kind: StatefulSet, name: db}, until: UNTIL, reason: INC-1"
+    long, short = (format_rfc3339(NOW_US + days * 86_400_000_000) for days in (8, 1))
+    first = f"{entry}, quotaFactor: 2}}\n".replace("UNTIL", long)
+    text = first + f"{entry}, modes: {{breaker: Audit}}}}\n".replace("UNTIL", short)
+    facts = replace(FACTS, overrides_map=ConfigMap(data={OVERRIDES_KEY: text}))
+    [finding] = run_check(CHECKS["exception-long"], facts).findings
+    assert finding.command == ""
+    assert "kubectl edit configmap podgate-overrides -n podgate-system" in finding.remedy
+    alone = ConfigMap(data={OVERRIDES_KEY: first})
+    [finding] = run_check(CHECKS["exception-long"], replace(facts, overrides_map=alone)).findings
+    assert finding.command == "podgate override web --workload statefulset/db -n shop --clear"
+
+
 def test_command_that_ends_an_exception_without_effect_names_its_pods() -> None:
     pods = {"namespace": "shop", "selector": {"matchLabels": {"app": "a"}, "matchExpressions": []}}
     entry = {"service": "web", "pods": pods, "withoutEffect": ["the service has no Pods in namespace shop"]}

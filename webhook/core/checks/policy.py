@@ -104,12 +104,17 @@ def override_idle(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("exception-long", "no exception lasts for weeks", "overrides_map", severity=Severity.WARNING)
 def exception_long(facts: ClusterFacts) -> Iterator[Observation]:
-    for entry in _load_valid_overrides(facts).entries:
+    entries = _load_valid_overrides(facts).entries
+    for entry in entries:
         if entry.target is not None and entry.is_live(facts.at_us + _LONG_US):
             value = f"until {entry.until}: {entry.reason}"
-            remedy = "write what its Pods need into the policy, as a service of their own, and end it"
+            remedy, command = "write what its Pods need into the policy, as a service of their own", ""
+            if _list_others(entry, entries, facts.at_us):
+                remedy = f"{remedy}; then {_REMOVE_ALONE}"
+            else:
+                remedy, command = f"{remedy}, and end it", _build_clear_command(entry)
             field = f"entry of {entry.service} for {format_options(entry.target)}"
-            yield Observation(_OVERRIDES, field, value, remedy, _build_clear_command(entry))
+            yield Observation(_OVERRIDES, field, value, remedy, command)
 
 
 @SECTION.check("breaker-open-long", "no breaker is open for an hour", "status", severity=Severity.WARNING)
@@ -151,8 +156,10 @@ def _is_cleared_with(entry: Override, other: Override) -> bool:
 
 
 def _list_others(entry: Override, entries: Iterable[Override], at_us: int) -> list[Override]:
-    """Return the entries in force that the command that clears an ended one would end."""
-    return [other for other in entries if other.is_live(at_us) and _is_cleared_with(entry, other)]
+    """Return the other entries in force that the command that clears an entry would end."""
+    return [
+        other for other in entries if other is not entry and other.is_live(at_us) and _is_cleared_with(entry, other)
+    ]
 
 
 def _build_clear_command(entry: Override) -> str:
