@@ -59,6 +59,11 @@ MISTAKES = {
     '{"at": 5, "policy": 3}': "policy: 3: Expected `str`, got `int`",
     '{"at": 5, "store": "gone"}': "store: \"gone\": Invalid enum value 'gone'",
     '{"at": 5, "recorded": {"by": "me"}}': "Object contains unknown field `by`",
+    '{"at": 5, "recorded": {"since": "foo"}}': 'recorded.since: "foo": not an RFC 3339 time',
+    '{"at": 5, "recorded": {"since": "2026-11-24"}}': 'recorded.since: "2026-11-24": not an RFC 3339 time',
+    '{"at": 5, "recorded": {"since": "2026-11-31T00:00:00Z"}}': "no such day or time",
+    '{"at": 5, "recorded": {"since": 7}}': "recorded.since: 7: Expected `str | null`",
+    '{"at": 5, "recorded": {"sampleEvery": 0}}': "recorded.sampleEvery: 0: Expected `int` >= 1",
     outcome(service="nobody"): "'nobody': no such service",
     '{"at": 5, "outcomes": {"service": "nobody"}}': "'nobody': no such service",
     '{"at": 5, "outcomes": {"service": "web", "failed": -1}}': "outcomes.failed: -1: Expected `int` >= 0",
@@ -109,6 +114,8 @@ def test_bad_line_is_named_with_its_field_and_value(tmp_path: Path, line: str, r
     assert done.code == 2
     assert done.err.startswith(f"error: {events}:3: "), done.err
     assert reason in done.err.splitlines()[0]
+    if "not an RFC 3339 time" in reason:
+        assert "write one such as 2026-12-01T04:00:00Z" in done.err
     assert len(done.lines) == 1, "the line before it was answered, the one after it was not"
 
 

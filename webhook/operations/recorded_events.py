@@ -3,7 +3,7 @@
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -185,11 +185,7 @@ def _read_head(line: bytes) -> tuple[datetime | None, int]:
         return None, 1
     if not isinstance(event, Recorded) or event.recorded.since is None:
         return None, 1
-    try:
-        since = datetime.fromisoformat(event.recorded.since)
-    except ValueError:
-        return None, 1
-    return since if since.tzinfo is not None else since.replace(tzinfo=UTC), event.recorded.sample_every or 1
+    return datetime.fromisoformat(event.recorded.since), event.recorded.sample_every or 1
 
 
 def make_replay(loaded: LoadedPolicy, labels: Mapping[str, Mapping[str, str]], since: datetime | None = None) -> Replay:

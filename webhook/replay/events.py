@@ -133,7 +133,7 @@ class RecordedFields(Struct, frozen=True, rename="camel", forbid_unknown_fields=
     """Description of a recording: its start time, its share of the services, and the policy in force."""
 
     since: str | None = None
-    sample_every: int | None = None
+    sample_every: Annotated[int, Meta(ge=1)] | None = None
     policy_hash: str | None = None
 
 
@@ -145,11 +145,8 @@ class Recorded(ReplayEvent, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     @property
     def origin_us(self) -> int | None:
-        """The moment of second 0; None if the line does not say it."""
-        try:
-            return None if self.recorded.since is None else parse_microseconds(self.recorded.since)
-        except UnreadableTextError:
-            return None
+        """The moment of second 0; None if the line does not say it. UnreadableTextError: it is no time."""
+        return None if self.recorded.since is None else parse_microseconds(self.recorded.since)
 
 
 class NamespacesChange(ReplayEvent, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -217,9 +214,21 @@ def parse(line: bytes) -> ReplayEvent:
         what = f"{' and '.join(found)} in one line" if found else "no event in the line"
         raise UserError(what, f"give exactly one of {', '.join(EVENTS)}")
     try:
-        return msgspec.convert(raw, _BY_KEY[found[0]])
+        event = msgspec.convert(raw, _BY_KEY[found[0]])
     except msgspec.ValidationError as error:
         raise UserError(_describe_error(str(error), raw, found[0]), "see podgate replay --help") from None
+    if isinstance(event, Recorded):
+        _check_origin(event)
+    return event
+
+
+def _check_origin(event: Recorded) -> None:
+    """UserError: the moment of second 0 is no time, so that schedules would count from 1970."""
+    try:
+        _ = event.origin_us
+    except UnreadableTextError as error:
+        shown = _show(event.recorded.since)
+        raise UserError(f"recorded.since: {shown}: {error.reason}", error.remedy) from None
 
 
 def _describe_error(error: str, raw: dict[str, Any], kind: str) -> str:
@@ -234,10 +243,14 @@ def _describe_error(error: str, raw: dict[str, Any], kind: str) -> str:
     if path.endswith("[...]"):
         # The decoder does not report which entry it is.
         stem = path.partition("[")[0]
-        return f"{stem}: {msgspec.json.encode(raw.get(stem)).decode()[:_SHOWN_CHARACTERS_MAX]}: {reason}"
+        return f"{stem}: {_show(raw.get(stem))}: {reason}"
     if "[" in path or value is None:
         return f"{path}: {reason}"
-    return f"{path}: {msgspec.json.encode(value).decode()[:_SHOWN_CHARACTERS_MAX]}: {reason}"
+    return f"{path}: {_show(value)}: {reason}"
+
+
+def _show(value: Any) -> str:
+    return msgspec.json.encode(value).decode()[:_SHOWN_CHARACTERS_MAX]
 
 
 _SECOND_US = 1_000_000
