@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -130,6 +131,23 @@ async def test_a_malformed_request_is_answered_without_its_words_and_with_the_he
             assert all(f"{name}: {value}" in answer for name, value in SECURITY_HEADERS.items())
             assert "script>" not in answer
             assert "secret" not in answer
+
+
+@pytest.mark.parametrize("value", [b"\xff", b"\xc3\xa9", b"\xed\xa0\x80", b'"\\377"'])
+async def test_a_cookie_or_a_token_of_any_bytes_is_refused(value: bytes) -> None:
+    async with open_console(PORTS) as client:
+        client.running.issue_address()
+        port, name = client.running.url.rpartition(":")[2], client.cookie[0]
+        for line, header in (
+            (b"GET /", b"Cookie: " + name.encode() + b"=" + value),
+            (b"GET /?token=" + quote(value).encode(), b"X: y"),
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+            writer.write(line + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + header + b"\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            assert answer.startswith(b"HTTP/1.1 403 "), answer
 
 
 async def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

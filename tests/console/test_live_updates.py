@@ -128,6 +128,15 @@ async def test_events_are_of_the_page_that_is_asked_for() -> None:
         answer.close()
 
 
+@pytest.mark.parametrize("page", ["//[", "//xn--/", "//other.example/nowhere", "//", "http://["])
+async def test_an_address_of_another_host_has_the_updates_of_the_first_page(page: str) -> None:
+    async with open_console(make_ports(service("web"))) as client:
+        answer, event = await read_event(client, page)
+        assert answer.status == 200
+        assert decode(event)[1]["order"] == ["web"]
+        answer.close()
+
+
 @pytest.mark.parametrize("page", ["/nowhere", "/static/console.css", "/api/v1/events"])
 async def test_only_pages_have_events(page: str) -> None:
     async with open_console(make_ports(service("web"))) as client:

@@ -1,5 +1,6 @@
 """The console of a server: tokens, sessions, rights, their caches and limits; and that nothing there can write."""
 
+import pytest
 from yarl import URL
 
 from tests.console.token_serving import SAME_SITE, STATUS, serve
@@ -119,3 +120,34 @@ async def test_no_route_takes_anything_but_a_login() -> None:
                 url = URL(served.url + path)
                 async with served.session.request(method, url, data={"x": "y"}, headers=SAME_SITE) as answer:
                     assert answer.status in {404, 405}, (method, path)
+
+
+FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"
+FIELD = b"--b\r\nContent-Disposition: form-data; name=token\r\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (FORM, b"token=\xff"),
+        (f"{FORM}; charset=none", b"token=a"),
+        (f"{FORM}; charset=hex", b"token=a"),
+        ("multipart/form-data", b""),
+        (PARTS, b"token=a"),
+        (PARTS, b"--b\r\n\r\na\r\n--b--\r\n"),
+        (PARTS, b"--b\r\nno header\r\n\r\na\r\n--b--\r\n"),
+        (PARTS, FIELD + b"\r\n\xff\r\n--b--\r\n"),
+        (PARTS, FIELD + b"Content-Transfer-Encoding: none\r\n\r\na\r\n--b--\r\n"),
+        (PARTS, FIELD + b"Content-Transfer-Encoding: base64\r\n\r\na\r\n--b--\r\n"),
+    ],
+)
+async def test_a_body_that_is_no_form_is_refused(kind: str, body: bytes) -> None:
+    async with serve() as served:
+        headers = {**SAME_SITE, "Content-Type": kind}
+        async with served.session.post(f"{served.url}/login", data=body, headers=headers) as answer:
+            assert answer.status == 400
+            assert "the form cannot be read" in await answer.text()
+        packed = {**SAME_SITE, "Content-Type": FORM, "Content-Encoding": "gzip"}
+        async with served.session.post(f"{served.url}/login", data=b"token=a", headers=packed) as answer:
+            assert answer.status == 400
+        assert served.reviews.asked == []

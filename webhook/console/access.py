@@ -90,19 +90,28 @@ def _read_host(origin: str) -> str | None:
 
 
 async def read_form(request: web.Request) -> dict[str, str]:
-    """Return the texts of a form. AccessDeniedError: it does not arrive."""
+    """Return the texts of a form. AccessDeniedError: it does not arrive, or is none."""
     try:
         async with asyncio.timeout(_FORM_SECONDS):
             sent = await request.post()
     except TimeoutError:
         raise AccessDeniedError("the form did not arrive in time", "", HTTPStatus.REQUEST_TIMEOUT) from None
+    except web.HTTPException:
+        raise  # it is too large
+    except Exception:  # noqa: BLE001  aiohttp has no common error for bytes, charsets and parts that are no form
+        raise AccessDeniedError("the form cannot be read", "", HTTPStatus.BAD_REQUEST) from None
     return {name: value for name, value in sent.items() if isinstance(value, str)}
 
 
 def check_form_token(viewer: Viewer, given: str) -> None:
     """Raise AccessDeniedError unless a form was made for this viewer."""
-    if not viewer.form_token or not hmac.compare_digest(viewer.form_token.encode(), given.encode()):
+    if not viewer.form_token or not is_secret(viewer.form_token, given):
         raise AccessDeniedError("the form is not of this session", "open the page again, and send its form")
+
+
+def is_secret(secret: str, given: str) -> bool:
+    """Return whether a request has a secret. aiohttp reads bytes that are no UTF-8 as halves of characters."""
+    return hmac.compare_digest(secret.encode(), given.encode(errors="surrogatepass"))
 
 
 def is_loopback_host(host: str) -> bool:

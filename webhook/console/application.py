@@ -207,8 +207,7 @@ class _Console:
 
     async def _send_events(self, request: web.Request) -> web.StreamResponse:
         """Send the updates of the page whose address is the parameter `page`."""
-        text = request.query.get("page", "/")
-        address = URL(text) if text.startswith("/") else URL("/")
+        address = _read_address(request.query.get("page", "/"))
         found = await request.app.router.resolve(request.clone(method="GET", rel_url=address))
         resource = found.route.resource
         page = self._pages.get(resource.canonical) if resource is not None else None
@@ -248,6 +247,11 @@ class _Console:
 
     async def _close(self, _: web.Application) -> None:
         await self._live.close()
+
+
+def _read_address(text: str) -> URL:
+    """Return the address of a page of this host: what has another, such as `//[`, may be no URL."""
+    return URL(text if text.startswith("/") and not text.startswith("//") else "/")
 
 
 def _list_open_pages(error: AccessDeniedError) -> list[Page]:

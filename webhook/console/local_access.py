@@ -1,13 +1,12 @@
 """Access to a console on loopback: a token in the printed address, good for once, and then a cookie."""
 
-import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
 
-from webhook.console.access import AccessDeniedError
+from webhook.console.access import AccessDeniedError, is_secret
 
 TOKEN = "token"  # noqa: S105  the name of a parameter
 _TOKEN_SECONDS = 600.0
@@ -57,7 +56,7 @@ class LocalAccess:
         return self._find_session(request.cookies.get(self.cookie_name, ""))
 
     def _exchange(self, given: str, request: web.Request) -> web.HTTPException:
-        token = next((token for token in self._tokens if hmac.compare_digest(token.encode(), given.encode())), None)
+        token = next((token for token in self._tokens if is_secret(token, given)), None)
         if token is None or self._tokens.pop(token) < self._now_seconds():
             raise AccessDeniedError(_USED, f"{_REMEDY}; if it was not you who used it, end that command")
         session = secrets.token_urlsafe(_BYTES)
@@ -70,6 +69,6 @@ class LocalAccess:
 
     def _find_session(self, given: str) -> LocalViewer:
         for session, viewer in self._sessions.items():
-            if hmac.compare_digest(session.encode(), given.encode()):
+            if is_secret(session, given):
                 return viewer
         raise AccessDeniedError(_NO_COOKIE, _REMEDY)
