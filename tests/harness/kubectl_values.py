@@ -137,6 +137,7 @@ DOCUMENTS: dict[str, Any] = {
     "x: {'<<': 1, on: 1, 'on': 2}": {"x": {"<<": 1, "true": 1, "on": 2}},
     "x: !!str 5": {"x": "5"},
     "x: !!int '5'": {"x": 5},
+    "x: [! 5, ! '5', ! y]": {"x": ["5", "5", "y"]},
     "x: !!float 1": {"x": 1},
     "x: !!bool yes": {"x": True},
     "x: !!null ''": {"x": None},

@@ -26,6 +26,13 @@ class ManifestLoader(yaml.SafeLoader):
             return _STRING
         return _MERGE if value == "<<" else _PREFIX + _TYPES[type(resolve_as_kubectl(value))]
 
+    def compose_scalar_node(self, anchor: Any) -> Any:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs have no types here
+        node = super().compose_scalar_node(anchor)
+        if event.tag == "!":
+            node.tag = _STRING
+        return node
+
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
         seen = set[str]()
@@ -40,6 +47,8 @@ class ManifestLoader(yaml.SafeLoader):
 
     def flatten_mapping(self, node: Any) -> None:
         """Put the fields of merged mappings where `<<` stands; of two equal fields kubectl uses the last."""
+        if all(key.tag != _MERGE for key, _ in node.value):
+            return
         fields = dict[str, Any]()
         for key, value in node.value:
             if key.tag != _MERGE:
@@ -55,6 +64,8 @@ class ManifestLoader(yaml.SafeLoader):
     def _build_key(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode):
             raise _build_error("found unhashable key", node)
+        if node.tag == _STRING:  # most are
+            return str(node.value)
         try:
             return format_key(_build_scalar(node))
         except ValueError:
