@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from webhook.adapters.redis_store import operations
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.operations import ChargedPod
 from webhook.adapters.redis_store.plans import PlanCache
-from webhook.adapters.redis_store.transport.records import ChargeAnswer, PageAnswer, PlaceAnswer, WaitingEntry
+from webhook.adapters.redis_store.transport.records import ChargeAnswer, LivePageAnswer, PlaceAnswer, WaitingEntry
 from webhook.core.quota import Booking, CounterPlan, PoolPod, Seen, Sighting, UnseenPod
 
 _START = "0"
@@ -69,8 +71,9 @@ class RedisPodLedger:
         return sorted(found)
 
     async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
-        page = PageAnswer(*await self._ask(operations.list_live(self._plans.prepare(plan), scope, after or _START)))
-        return page.members, "" if page.cursor == _START else page.cursor
+        planned = self._plans.prepare(plan)
+        page = LivePageAnswer(*await self._ask(operations.list_live(planned, scope, *_decode_place(after))))
+        return page.members, _encode_place(page)
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         planned = self._plans.prepare(plan)
@@ -78,10 +81,11 @@ class RedisPodLedger:
             await self._ask(operations.mark_complete(planned, some))
 
     async def list_pool_live(self, plan: CounterPlan, after: str = "") -> tuple[Sequence[PoolPod], str]:
-        page = PageAnswer(*await self._ask(operations.list_pool_live(self._plans.prepare(plan), after or _START)))
+        planned = self._plans.prepare(plan)
+        page = LivePageAnswer(*await self._ask(operations.list_pool_live(planned, *_decode_place(after))))
         # Lua packs an empty map as an empty list.
         pods = [PoolPod(uid, service, amounts or {}) for uid, service, amounts in page.members]
-        return pods, "" if page.cursor == _START else page.cursor
+        return pods, _encode_place(page)
 
     async def mark_pool_complete(self, plan: CounterPlan) -> None:
         if plan.pool_standing is not None:
@@ -107,6 +111,15 @@ class RedisPodLedger:
         charge = ChargeAnswer(*answer)
         keys = self._plans.make_keys(plan, charge.service, fleet=charge.fleet)
         return ChargedPod(charge.service, keys, charge.scope)
+
+
+def _encode_place(page: LivePageAnswer) -> str:
+    """Return where the next page begins, "" after the last one: its cursor, and the sums of the Pods before it."""
+    return "" if page.cursor == _START else msgspec.json.encode((page.cursor, page.sums or {})).decode()
+
+
+def _decode_place(after: str) -> tuple[str, dict[str, int]]:
+    return msgspec.json.decode(after, type=tuple[str, dict[str, int]]) if after else (_START, {})
 
 
 def split_scopes(scopes: Sequence[str]) -> list[Sequence[str]]:

@@ -120,9 +120,10 @@ class GuaranteeUse(Struct, frozen=True):
 class Use(Struct, frozen=True):
     """Use of one limit after the answer. `name` is the pool's if `of` is a pool.
 
-    `free_at_us`: when the asked amount fits; 0 if it fits now (or was charged), None if it never can. Live Pods free
-    room when they end, at an unknown time: 0, too. `surge` is the current room above `hard`. `guarantee`: in a limit of
-    a pool of which a part is kept for members.
+    `used` beyond EXACT_AMOUNT_MAX may be told as that, which no limit exceeds. `free_at_us`: when the asked amount
+    fits; 0 if it fits now (or was charged), None if it never can. Live Pods free room when they end, at an unknown
+    time: 0, too. `surge` is the current room above `hard`. `guarantee`: in a limit of a pool of which a part is kept
+    for members.
     """
 
     window: str

@@ -6,7 +6,6 @@ local BUCKET_US_PER_SECOND = 15625
 local BEHIND_US = 2000000
 local PATIENCE_US = 10000000
 local NEVER = -1
-local EXACT_AMOUNT_MAX = 9007199254740992
 -- Of a breaker's record with many quota events: its first byte, and from how many events on it has this form.
 local LONG_RECORD = 220
 local LONG_EVENTS = 16

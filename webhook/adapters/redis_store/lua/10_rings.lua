@@ -62,7 +62,7 @@ local function settle(h, now)
       end
       for gone = newest - LIVE + 1, min(newest - 1, number - LIVE) do
         local field = field_of(seconds, gone)
-        leaving[#leaving + 1], owners[field] = field, w
+        leaving[#leaving + 1], owners[field] = field, w[WINDOW_SUMS]
       end
       if number - newest >= LIVE then
         w[WINDOW_SUMS] = {} -- every bucket has left
@@ -76,11 +76,9 @@ local function settle(h, now)
   if #leaving > 0 then
     load(h, leaving)
     for _, field in ipairs(leaving) do
-      local held, sums = h.slots[field], owners[field][WINDOW_SUMS]
+      local held = h.slots[field]
       if held then
-        for resource, sum in pairs(sums) do
-          sums[resource] = sum - (held[resource] or 0)
-        end
+        subtract(owners[field], held)
         h.slots[field], h.dels[field] = false, true
       end
     end

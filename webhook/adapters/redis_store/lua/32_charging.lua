@@ -35,16 +35,15 @@ local function charge(plan, b, scope, cost, at, used)
       local amount = cost[resource] or 0
       local bucket = amount > 0 and (is_now and current or module('refusals').bucket_at(h, seconds, at))
       if bucket then
-        local held = bucket[resource]
-        used[number] = used[number] + amount
-        sums[resource] = (sums[resource] or 0) + amount
-        bucket[resource] = (held or 0) + amount
-        any, of_own, is_first = true, of_own or h == own, is_first or not held
+        any, of_own, is_first = true, of_own or h == own, is_first or not bucket[resource]
+        add(sums, resource, amount)
+        add(bucket, resource, amount)
+        used[number] = sums[resource]
         local kept = guarantees and guarantees[number - b.own_limits]
         local counter = kept and kept[GUARANTEE_COUNTER]
         if counter then
-          sums[counter] = (sums[counter] or 0) + amount
-          bucket[counter] = (bucket[counter] or 0) + amount
+          add(sums, counter, amount)
+          add(bucket, counter, amount)
         end
       end
     end

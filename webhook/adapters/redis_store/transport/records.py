@@ -215,6 +215,14 @@ class PageAnswer(NamedTuple):
     cursor: str
 
 
+class LivePageAnswer(NamedTuple):
+    """A page of live Pods, the cursor of the next one, and the sums of all Pods up to this page."""
+
+    members: list[Any]
+    cursor: str
+    sums: Any
+
+
 class OverEntry(NamedTuple):
     """A limit that is exceeded: its number among the plan's limits, from 1, and its figures."""
 
@@ -268,6 +276,7 @@ PASSED: Mapping[str, Names] = {
     "CHARGE_ANSWER": ChargeAnswer._fields,
     "PLACE_ANSWER": PlaceAnswer._fields,
     "PAGE_ANSWER": PageAnswer._fields,
+    "LIVE_PAGE_ANSWER": LivePageAnswer._fields,
     "SLOT_CLAIM": ("slot", "replicas"),
     "WAITING": WaitingEntry._fields,
     "SEEN": Seen.__struct_fields__,

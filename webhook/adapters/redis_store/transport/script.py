@@ -24,6 +24,7 @@ from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, BreakerView, State,
 from webhook.core.breaker.manual import EXCUSED_MAX, EXCUSED_US, FORCED_BY
 from webhook.core.breaker.record import EVERY_SOURCE, SHUT
 from webhook.core.breaker.trip_detection import FAILED_MAX
+from webhook.core.quota import EXACT_AMOUNT_MAX
 
 SHARED: Mapping[str, Names] = {
     "RING_HEAD": ("last", "offset", "behind", "born", "windows", "returned"),
@@ -93,9 +94,9 @@ OPERATIONS: Mapping[str, Names] = {
     "list_counting_scopes": (),
     "list_live_scopes": (),
     "count_live": (),
-    "list_live": ("live_key", "cursor"),
+    "list_live": ("live_key", "cursor", "sums"),
     "mark_complete": (),
-    "list_pool_live": ("pool_live_key", "cursor"),
+    "list_pool_live": ("pool_live_key", "cursor", "sums"),
     "mark_pool_complete": ("pool_live_key",),
     "drop_pool_pod": ("pod_key", "pool_live_key", "service"),
     "reset_windows": ("own_key", "asked", "only_seconds"),
@@ -150,6 +151,7 @@ def render_literals() -> Mapping[str, str]:
         "HELD": HELD,
         "EXPIRED": EXPIRED,
         "FAILED_MAX": FAILED_MAX,
+        "EXACT_AMOUNT_MAX": EXACT_AMOUNT_MAX,
         "EXCUSED_MAX": EXCUSED_MAX,
         "EXCUSED_US": EXCUSED_US,
         "EVERY_SOURCE": EVERY_SOURCE,
@@ -248,7 +250,7 @@ def _render_modules() -> str:
 
     One function around them all: it alone looks up the outer locals of every module at each call.
     """
-    names = ("refusals", "waits", "live", "guarantees", "pools", "breaker", "operations", "queue", "slots")
+    names = ("sums", "refusals", "waits", "live", "guarantees", "pools", "breaker", "operations", "queue", "slots")
     heads = dict.fromkeys(names, "") | {"breaker": render_tables()}
     texts = [
         "\n".join([f"{name} = function()", head, *_read_parts(_FOLDER / name), "end,"]) for name, head in heads.items()

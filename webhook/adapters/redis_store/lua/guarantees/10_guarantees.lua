@@ -43,9 +43,7 @@ local function free_at(h, seconds, resource, hard, asked, kept)
   for index, field in ipairs(fields) do
     local held = h.slots[field]
     if held then
-      for name, amount in pairs(held) do
-        left[name] = (left[name] or 0) - amount
-      end
+      subtract(left, held)
       if fits(resource, hard, asked, kept, left) then
         return (first + index - 1 + LIVE) * seconds * BUCKET_US_PER_SECOND
       end

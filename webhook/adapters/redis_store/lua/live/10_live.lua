@@ -64,7 +64,7 @@ end
 
 local function add_amounts(l, uid, amounts, more)
   for resource, amount in pairs(more) do
-    l.sums[resource] = (l.sums[resource] or 0) + amount
+    add(l.sums, resource, amount)
   end
   l.count = l.count + (amounts and 1 or 0) - (l.pods[uid] and 1 or 0)
   l.pods[uid], l.changed[uid], l.dirty = amounts, true, true
@@ -81,25 +81,50 @@ local function put_live(plan, l, uid, cost, now)
   if before and equal(amounts, before) then
     return
   end
-  local more = difference(amounts, before or {})
+  local had = {}
+  for _, limit in ipairs(plan.standing) do
+    had[limit[STANDING_RESOURCE]] = l.sums[limit[STANDING_RESOURCE]] or 0
+  end
+  add_amounts(l, uid, amounts, difference(amounts, before or {}))
   for _, limit in ipairs(plan.standing) do
     local resource, hard = limit[STANDING_RESOURCE], limit[STANDING_HARD]
-    local has = l.sums[resource] or 0
-    if has + (more[resource] or 0) <= hard then
+    if (l.sums[resource] or 0) <= hard then
       l.over[resource] = nil
-    elseif has <= hard then
+    elseif had[resource] <= hard then
       l.over[resource] = now
     else -- of unknown duration if the limit was lowered
       l.over[resource] = l.over[resource] or now
     end
   end
-  add_amounts(l, uid, amounts, more)
 end
 
 local function remove_live(l, uid)
   local before = held(l, uid)
   if before then
     add_amounts(l, uid, false, difference({}, before))
+  end
+end
+
+-- Compute the sums anew, from the Pods as they are stored and as this call has changed them.
+local function recount(l)
+  local entries = redis.call('HGETALL', l.key)
+  l.sums, l.count, l.dirty = {}, 0, true
+  local function count_pod(amounts)
+    l.count = l.count + 1
+    for resource, amount in pairs(amounts) do
+      add(l.sums, resource, amount)
+    end
+  end
+  for index = 1, #entries, 2 do
+    local field = entries[index]
+    if string.sub(field, 1, 2) == 'u:' and not l.changed[string.sub(field, 3)] then
+      count_pod((cmsgpack.unpack(entries[index + 1])))
+    end
+  end
+  for uid in pairs(l.changed) do
+    if l.pods[uid] then
+      count_pod(l.pods[uid])
+    end
   end
 end
 

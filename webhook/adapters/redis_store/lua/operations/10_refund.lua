@@ -99,10 +99,12 @@ local function refund(plan, reading, strings, REFUND_FIELDS)
         local bucket = amount > 0 and module('refusals').bucket_at(h, seconds, p[POD_CHARGED_AT], true)
         if bucket and (bucket[resource] or 0) >= amount then -- lost data cannot be refunded
           local sums = w[WINDOW_SUMS]
-          bucket[resource], sums[resource] = bucket[resource] - amount, sums[resource] - amount
+          add(bucket, resource, -amount)
+          add(sums, resource, -amount)
           local counter = counters[index]
           if counter and (bucket[counter] or 0) >= amount then
-            bucket[counter], sums[counter] = bucket[counter] - amount, sums[counter] - amount
+            add(bucket, counter, -amount)
+            add(sums, counter, -amount)
           end
           h.dirty, home.last, home.dirty, given_back = true, now, true, true
         end

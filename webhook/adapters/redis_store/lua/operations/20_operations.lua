@@ -95,7 +95,7 @@ local function figures_of(h, home, limits, guarantees)
     local kept, free = guarantees and guarantees[(index - 1) / LIMIT_LENGTH + 1], 0
     if kept then
       free = shown(home, module('guarantees').free_at(h, seconds, resource, hard, 1, kept))
-    elseif used + 1 > hard then
+    elseif 1 > hard - used then
       free = shown(home, module('refusals').free_at(h, seconds, resource, hard, 1))
     end
     figures[#figures + 1], figures[#figures + 2] = FIGURES_VALUES{used = used, more = free}

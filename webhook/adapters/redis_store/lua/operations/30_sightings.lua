@@ -134,14 +134,18 @@ local function count_live(plan, _, _, ...)
   return counts
 end
 
--- Return a page of the cluster's live Pods that have been seen, or are no longer waited for, and the cursor. `show`
--- returns an entry by its uid, amounts and service.
-local function page_of(plan, reading, key, cursor, show)
+-- Return a page of the cluster's live Pods that have been seen, or are no longer waited for, the cursor, and the sums of all
+-- Pods up to this page. If those of all pages are not the stored ones, these are computed anew: releases up to 0.2 did not
+-- count exactly beyond EXACT_AMOUNT_MAX. `show` returns an entry by its uid, amounts and service.
+local function page_of(plan, reading, key, cursor, sums, show)
   local now = time_of(hash_of(plan.home), reading)
   local next_cursor, entries = unpack(redis.call('HSCAN', key, cursor, 'MATCH', 'u:*', 'COUNT', 500))
   local uids, shown = {}, {}
   for index = 1, #entries, 2 do
     local uid, amounts, cluster, service = string.sub(entries[index], 3), cmsgpack.unpack(entries[index + 1])
+    for resource, amount in pairs(amounts) do
+      add(sums, resource, amount)
+    end
     if cluster == details_of(plan).cluster then
       uids[#uids + 1], shown[#uids + 1] = uid, show(uid, amounts, service)
     end
@@ -154,17 +158,22 @@ local function page_of(plan, reading, key, cursor, show)
       end
     end
   end
-  return PAGE_ANSWER{members = settled, cursor = next_cursor}
+  local live = module('live')
+  local l = live.live_of(key)
+  if next_cursor == '0' and not live.equal(sums, l.sums) then
+    live.recount(l)
+  end
+  return LIVE_PAGE_ANSWER{members = settled, cursor = next_cursor, sums = sums}
 end
 
 local function list_live(plan, reading, _, LIST_LIVE_FIELDS)
-  return page_of(plan, reading, KEYS[live_key], cursor, function(uid)
+  return page_of(plan, reading, KEYS[live_key], cursor, sums, function(uid)
     return uid
   end)
 end
 
 local function list_pool_live(plan, reading, _, LIST_POOL_LIVE_FIELDS)
-  return page_of(plan, reading, KEYS[pool_live_key], cursor, function(uid, amounts, service)
+  return page_of(plan, reading, KEYS[pool_live_key], cursor, sums, function(uid, amounts, service)
     return POOL_POD{uid = uid, service = service, amounts = amounts}
   end)
 end
@@ -172,10 +181,10 @@ end
 -- Subtract a bucket's amounts from the sums; true if there were any.
 local function forget(sums, amounts)
   local any = false
-  for resource, amount in pairs(amounts) do
-    -- An empty window is not written and is recreated later; fully refunded buckets may outlive it.
-    sums[resource], any = (sums[resource] or 0) - amount, any or amount > 0
+  for _, amount in pairs(amounts) do
+    any = any or amount > 0
   end
+  subtract(sums, amounts)
   return any
 end
 

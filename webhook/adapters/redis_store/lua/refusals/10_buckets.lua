@@ -24,8 +24,7 @@ local function free_at(h, seconds, resource, hard, asked)
     return NEVER
   end
   local w = h.windows[seconds]
-  local excess = (w and w[WINDOW_SUMS][resource] or 0) - (hard - asked)
-  if excess <= 0 then
+  if (w and w[WINDOW_SUMS][resource] or 0) <= hard - asked then
     return 0
   end
   h.fields = h.fields or {}
@@ -38,14 +37,11 @@ local function free_at(h, seconds, resource, hard, asked)
     load(h, fields)
     h.fields[seconds] = fields
   end
-  for index = 1, LIVE - 1 do
+  local room, index = hard - asked - (w[WINDOW_CURRENT][resource] or 0), LIVE
+  while room >= 0 and index > 1 do
+    index = index - 1
     local held = h.slots[fields[index]]
-    if held then
-      excess = excess - (held[resource] or 0)
-      if excess <= 0 then
-        return (first + index - 1 + LIVE) * seconds * BUCKET_US_PER_SECOND
-      end
-    end
+    room = room - (held and held[resource] or 0)
   end
-  return (w[WINDOW_NEWEST] + LIVE) * seconds * BUCKET_US_PER_SECOND
+  return (first + index - 1 + LIVE) * seconds * BUCKET_US_PER_SECOND
 end

@@ -1,0 +1,62 @@
+"""Sums of live Pods that an earlier release left wrong: a list of the Pods, as for a drift repair, corrects them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from tests.contract.live_pods import list_live_uids, observe
+from tests.contract.store_plans import live
+from tests.contract.store_steps import list_pool_pods
+from tests.core.plans import plan_of, standing
+from tests.core.reviewing import NOW_US
+from tests.redis_servers import RedisServer
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.redis_store import RedisStore, open_transport
+from webhook.core.quota import PoolPlan
+from webhook.ports import StoreReports
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+CPU = {"pods": 1, "requests.cpu": 100}
+OWN = plan_of(standing=standing(pods=9, cpu=900))
+POOLED = plan_of(tag="prod", pool=PoolPlan("prod", (), live(pods=9, cpu=900)))
+MANY = 1200
+"""More than one page."""
+
+
+@pytest.fixture
+async def store(own_redis_server: RedisServer) -> AsyncIterator[RedisStore]:
+    quiet = StoreReports(lambda *_: None, lambda *_: None, lambda *_: None)
+    made = RedisStore(
+        open_transport(own_redis_server.url), "test", VirtualClock(NOW_US), quiet, deadline_seconds=60, late_us=0
+    )
+    yield made
+    await made.close()
+
+
+def write_wrong_sums(server: RedisServer) -> None:
+    with server.client() as client:
+        for key in client.scan_iter("podgate:*"):
+            if client.type(key) == b"hash" and any(field.startswith(b"u:") for field in client.hkeys(key)):
+                _, over, count = msgspec.msgpack.decode(client.hget(key, "h"))
+                client.hset(key, "h", msgspec.msgpack.encode(({"pods": -5, "requests.cpu": 7}, over, count)))
+
+
+@pytest.mark.parametrize("pods", [3, MANY], ids=["one-page", "many-pages"])
+async def test_a_list_of_live_pods_corrects_their_sums(
+    store: RedisStore, own_redis_server: RedisServer, pods: int
+) -> None:
+    for plan in (OWN, POOLED):
+        await asyncio.gather(*(observe(store, plan, f"{plan.tag}-{number}", CPU) for number in range(pods)))
+    write_wrong_sums(own_redis_server)
+    assert [use.used for use in (await store.snapshot(OWN)).uses[""]] == [-5, 7]
+    listed, of_pool, _ = await asyncio.gather(
+        list_live_uids(store, OWN), list_pool_pods(store, POOLED), observe(store, OWN, "new", CPU)
+    )
+    assert len(listed - {"new"}) == len(of_pool) == pods
+    assert [use.used for use in (await store.snapshot(OWN)).uses[""]] == [pods + 1, (pods + 1) * 100]
+    assert [use.used for use in (await store.snapshot(POOLED)).pool] == [pods, pods * 100]
+    await observe(store, OWN, "new", CPU, lives=False)
+    assert [use.used for use in (await store.snapshot(OWN)).uses[""]] == [pods, pods * 100]
