@@ -13,7 +13,7 @@ from tests.contract.counter_store import BREAKER
 from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, lane, open_transport
+from webhook.adapters.redis_store import RedisStore, lane, open_transport, waiting_operations
 from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State, Transition
 from webhook.core.breaker.outcome_types import Outcomes, Start
 from webhook.core.quota import Acquire, CounterPlan
@@ -115,6 +115,6 @@ async def test_timely_transition_is_reported_although_a_later_answer_was_late(
 ) -> None:
     starts = [Start(uid, ok=False, latency_us=0) for uid in ("uid", "another")]
     async with store_on(redis_server) as store:
-        monkeypatch.setattr(lane, "_PATIENT_MAX", 1)
+        monkeypatch.setattr(waiting_operations, "_PATIENT_MAX", 1)
         await run_with_late_answer(store, lambda store: store.record_starts(PLAN, starts), monkeypatch, in_time=1)
         await check_reported(store, PLAN, ["HALF_OPEN OPEN"])

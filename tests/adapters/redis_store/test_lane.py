@@ -105,6 +105,20 @@ async def test_admissions_precede_background_operations_in_one_call(server: Serv
     await asyncio.gather(urgent, *patient)
 
 
+async def test_background_operations_with_many_keys_are_few_in_one_call(server: Server) -> None:
+    batch = server.batch()
+    keys = (100, 90, 20, 512, 1, 1)
+    asked = [
+        batch.ask(ScriptOperation(PLAN, "", (f"p{count}", *["key"] * (count - 1))), is_patient=True) for count in keys
+    ]
+    while not all(future.done() for future in asked):
+        await asyncio.sleep(0)
+        for answer in server.answers:
+            if not answer.done():
+                answer.set_result(None)
+    assert server.calls == [["p100", "p90"], ["p20"], ["p512"], ["p1", "p1"]]
+
+
 async def test_timed_out_caller_leaves_the_call_running_and_others_do_not_wait(server: Server) -> None:
     batch = server.batch(0.01)
     assert await failure(ask_all(batch, "a")[0]) == ("timeout: no answer within 10 ms", True)

@@ -20,15 +20,15 @@ from typing import Any, Protocol
 
 from webhook.adapters.redis_store import codec, error_classes
 from webhook.adapters.redis_store.operations import ScriptOperation
-from webhook.adapters.redis_store.waiting_operations import Waiting, fail_all, take_pending, tell_late
+from webhook.adapters.redis_store.waiting_operations import Waiting, fail_all, take_patient, take_pending, tell_late
 from webhook.errors import NoStoreAnswerError, StoreFailure, StoreFault, StoreUnavailableError
 from webhook.ports import StoreReports
 from webhook.ports.traces import REDIS, TimedCalls
 from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
 
-# Redis serves no other client while a script runs, and admissions should not wait for operations that are not urgent.
-_URGENT_MAX, _PATIENT_MAX = 256, 64
+_URGENT_MAX = 256
+"""The most in one call: Redis serves no other client while a script runs."""
 _PATIENT_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0
 _CLOCK_SECONDS = 0.001
@@ -219,7 +219,7 @@ class Lane:
             else:  # the usual case: the whole list is the batch
                 self._urgent = []
                 return urgent
-        first, patient = take_pending(self._first, _URGENT_MAX), take_pending(self._patient, _PATIENT_MAX)
+        first, patient = take_pending(self._first, _URGENT_MAX), take_patient(self._patient)
         return [*first, *take_pending(urgent, _URGENT_MAX), *patient]
 
     async def _call(self, batch: Sequence[Waiting]) -> None:

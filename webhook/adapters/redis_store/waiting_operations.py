@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from webhook.adapters.redis_store.operations import ScriptOperation
@@ -12,6 +13,10 @@ Waiting = tuple[ScriptOperation, "asyncio.Future[Any]", float, float]
 
 A plain tuple, because it is made for each acquire.
 """
+
+_PATIENT_MAX, _PATIENT_KEYS_MAX = 64, 200
+"""The most operations that are not urgent in one call, and the most keys that they have: a key is some 25 us of work.
+So admissions, also those of other servers, wait for a few milliseconds."""
 
 
 def fail_all(batch: Sequence[Waiting], failure: StoreFailure, *, sent: bool) -> None:
@@ -35,3 +40,10 @@ def take_pending(queue: list[Waiting], most: int) -> list[Waiting]:
     pending = [waiting for waiting in queue if not waiting[1].done()]
     queue[:] = pending[most:]
     return pending[:most]
+
+
+def take_patient(queue: list[Waiting]) -> list[Waiting]:
+    """Remove and return the first operations that are not urgent: the fewer, the more keys they have; at least one."""
+    pending = [waiting for waiting in queue if not waiting[1].done()]
+    keys = accumulate(len(operation.keys) for operation, _, _, _ in pending[:_PATIENT_MAX])
+    return take_pending(queue, max(1, sum(total <= _PATIENT_KEYS_MAX for total in keys)))
