@@ -157,6 +157,11 @@ def mark_complete(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperati
     return _make_operation(planned, "mark_complete", *(planned.keys.live_of(scope) for scope in scopes if scope))
 
 
+def forget_whole(planned: PreparedPlan, cursor: str) -> ScriptOperation:
+    """Forget a page of the live Pods of a service whose namespaces count apart now."""
+    return _make_operation(planned, "forget_whole", cursor=cursor)
+
+
 def reset_windows(planned: PreparedPlan, scope: str, at_us: int, seconds: int | None) -> ScriptOperation:
     own_key = planned.keys.ring_of(scope)
     return _make_operation(planned, "reset_windows", own_key=own_key, asked=at_us, only_seconds=seconds or False)

@@ -137,6 +137,7 @@ def encode_details(plan: CounterPlan, cluster: str, channel: str, pool_live: str
             rules=_make_rules(breaker) if breaker else False,
             pool_live=pool_live if plan.pool_standing is not None else "",
             pool_standing=_list_pool_limits(plan.pool_standing) if plan.pool_standing is not None else False,
+            counts_apart=plan.counts_apart,
         )
     )
 

@@ -79,6 +79,10 @@ class RedisPodLedger:
         planned = self._plans.prepare(plan)
         for some in split_scopes(scopes):
             await self._ask(operations.mark_complete(planned, some))
+        if plan.per_namespace:
+            (cursor,) = await self._ask(operations.forget_whole(planned, _START))
+            while cursor != _START:
+                (cursor,) = await self._ask(operations.forget_whole(planned, cursor))
 
     async def list_pool_live(self, plan: CounterPlan, after: str = "") -> tuple[Sequence[PoolPod], str]:
         planned = self._plans.prepare(plan)

@@ -36,18 +36,27 @@ class LivePods:
     def __init__(self) -> None:
         self._live: dict[LiveSetKey, LiveSet] = {}
         self._pooled: dict[_PoolKey, PoolLiveSet] = {}
-        self._known_us: dict[tuple[str, bool], int] = {}
+        self._known_us: dict[tuple[str, bool, str], int] = {}
+        """By service, whether fleet-wide, and what counts apart."""
         self._pools_known_us: dict[_PoolKey, int] = {}
         self._waiting: dict[str, int] = {}
 
     def is_known(self, plan: CounterPlan, now_us: int) -> bool:
         """Whether limits on live Pods are enforced: all Pods have been listed, and the watch was confirmed recently."""
-        at_us = self._known_us.get((plan.service, plan.fleet))
+        at_us = self._known_us.get((plan.service, plan.fleet, plan.counts_apart))
         return at_us is not None and now_us - at_us < KNOWN_US
 
     def set_known(self, plan: CounterPlan, scopes: Iterable[str], now_us: int) -> None:
-        """Mark the live Pods as complete. Those of `scopes` are kept, even if nothing has changed for long."""
-        self._known_us[plan.service, plan.fleet] = now_us
+        """Mark the live Pods as complete. Those of `scopes` are kept, even if nothing has changed for long.
+
+        Pods of a time when the service counted as one, or otherwise, are forgotten, or not known to be complete.
+        """
+        others = [key for key in self._known_us if key[:2] == (plan.service, plan.fleet)]
+        for key in others:
+            del self._known_us[key]
+        self._known_us[plan.service, plan.fleet, plan.counts_apart] = now_us
+        if plan.per_namespace:
+            self._live.pop((plan.service, plan.fleet, ""), None)
         for scope in scopes:
             self._find_set(plan, scope).touched_us = now_us
 

@@ -203,6 +203,11 @@ class CounterPlan(Struct, frozen=True, dict=True):
             return ""
         return pod.team if self.team_key else pod.namespace
 
+    @cached_property
+    def counts_apart(self) -> str:
+        """What of the service counts apart: "namespaces", the label of teams, or "" if it counts as one."""
+        return (self.team_key or "namespaces") if self.per_namespace else ""
+
     def accounts_of(self, scope: str) -> Accounts:
         """Return the accounts that a Pod is charged to, with their windows: the service's own, and its pool's."""
         return self._list_accounts(scope) if scope else self._accounts_as_one

@@ -66,6 +66,7 @@ class PlanDetails(NamedTuple):
     pool_live: str
     """The key of the live Pods of its pool; "" if they are not limited."""
     pool_standing: "list[PoolStandingLimit] | bool"
+    counts_apart: str
 
 
 class WindowLimit(NamedTuple):

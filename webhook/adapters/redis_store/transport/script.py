@@ -96,6 +96,7 @@ OPERATIONS: Mapping[str, Names] = {
     "count_live": (),
     "list_live": ("live_key", "cursor", "sums"),
     "mark_complete": (),
+    "forget_whole": ("cursor",),
     "list_pool_live": ("pool_live_key", "cursor", "sums"),
     "mark_pool_complete": ("pool_live_key",),
     "drop_pool_pod": ("pod_key", "pool_live_key", "service"),

@@ -1,7 +1,8 @@
 -- Live Pods: `ledger/live_set.py` and `ledger/live_pods.py`, on Redis.
 -- The live Pods of a service, of one of its namespaces, or of a pool are one hash: field "h" is a LIVE_HEAD (`over`: since when),
 -- "u:UID" a Pod's amounts followed by its cluster. In the service's own hash, "c:CLUSTER" is when the list of that
--- cluster's Pods was last known to be complete, and "l:NAMESPACE" marks that a hash of that namespace exists.
+-- cluster's Pods was last known to be complete, "w:CLUSTER" the same with what counted apart then, and "l:NAMESPACE" marks that
+-- a hash of that namespace exists.
 
 local function live_of(key)
   local l = lives[key]
@@ -28,8 +29,11 @@ end
 
 local function is_known(plan, now)
   if plan.known == nil then
-    local at = redis.call('HGET', plan.live_key, 'c:' .. details_of(plan).cluster)
-    plan.known = at and now - tonumber(at) < KNOWN_US
+    local cluster, apart = details_of(plan).cluster, details_of(plan).counts_apart
+    local at, marked = unpack(redis.call('HMGET', plan.live_key, 'c:' .. cluster, 'w:' .. cluster))
+    -- A controller of release 0.2 and before does not say what counts apart.
+    local is_other = at and marked and marked ~= at .. ' ' .. apart and string.sub(marked, 1, #at + 1) == at .. ' '
+    plan.known = at and not is_other and now - tonumber(at) < KNOWN_US
   end
   return plan.known
 end

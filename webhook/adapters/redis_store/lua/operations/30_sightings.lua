@@ -90,13 +90,28 @@ end
 -- Enforce limits on live Pods from now on: the list of the cluster's Pods is complete.
 -- The keys are the live Pods of its namespaces.
 local function mark_complete(plan, reading, _, ...)
-  local now = time_of(hash_of(plan.home), reading)
-  redis.call('HSET', plan.live_key, 'c:' .. details_of(plan).cluster, string.format('%.0f', now))
+  local at, details = string.format('%.0f', time_of(hash_of(plan.home), reading)), details_of(plan)
+  redis.call('HSET', plan.live_key, 'c:' .. details.cluster, at, 'w:' .. details.cluster, at .. ' ' .. details.counts_apart)
   redis.call('PEXPIRE', plan.live_key, LIVE_TTL_MS)
   for _, live_key in ipairs({...}) do
     redis.call('PEXPIRE', KEYS[live_key], LIVE_TTL_MS)
   end
   return {}
+end
+
+-- Forget some live Pods of the service as a whole, of which none is added any more: its namespaces count apart now. Return
+-- the next cursor; '0' at the end, or if there are none.
+local function forget_whole(plan, _, _, FORGET_WHOLE_FIELDS)
+  if not redis.call('HGET', plan.live_key, 'h') then
+    return {'0'}
+  end
+  local next_cursor, entries = unpack(redis.call('HSCAN', plan.live_key, cursor, 'MATCH', 'u:*', 'COUNT', 500))
+  local gone = {next_cursor == '0' and 'h' or nil}
+  for index = 1, #entries, 2 do
+    gone[#gone + 1] = entries[index]
+  end
+  call_with('HDEL', plan.live_key, gone)
+  return {next_cursor}
 end
 
 -- Enforce limits on the live Pods of the pool from now on: those of all its members are known.
@@ -242,7 +257,8 @@ return {
   record_start = record_start, apply_override = apply_override, propose = propose, suppress_quota_events = suppress_quota_events,
   snapshot = snapshot, tick = tick, compare = compare, list_counting_scopes = list_counting_scopes, probe = probe,
   observe = observe, list_overdue = list_overdue, count_settled = count_settled, find_place = find_place,
-  stop_waiting = stop_waiting, mark_complete = mark_complete, list_live_scopes = list_live_scopes,
+  stop_waiting = stop_waiting, mark_complete = mark_complete, forget_whole = forget_whole,
+  list_live_scopes = list_live_scopes,
   count_live = count_live, list_live = list_live, list_pool_live = list_pool_live, drop_pool_pod = drop_pool_pod,
   mark_pool_complete = mark_pool_complete, reset_windows = reset_windows, show_settled = show_settled,
 }

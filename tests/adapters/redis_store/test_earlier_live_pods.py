@@ -1,10 +1,11 @@
-"""Sums of live Pods that an earlier release left wrong: a list of the Pods, as for a drift repair, corrects them."""
+"""Live Pods that an earlier release has written: a list of them, as for a drift repair, corrects wrong sums."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.contract.live_pods import list_live_uids, observe
 from tests.contract.store_plans import live
@@ -60,3 +61,16 @@ async def test_a_list_of_live_pods_corrects_their_sums(
     assert [use.used for use in (await store.snapshot(POOLED)).pool] == [pods, pods * 100]
     await observe(store, OWN, "new", CPU, lives=False)
     assert [use.used for use in (await store.snapshot(OWN)).uses[""]] == [pods, pods * 100]
+
+
+async def test_mark_of_an_earlier_controller_is_for_whatever_counts_apart(
+    store: RedisStore, own_redis_server: RedisServer
+) -> None:
+    plans = OWN, replace(OWN, per_namespace=True)
+    await store.mark_complete(OWN, [""])
+    assert [(await store.snapshot(plan)).is_standing_known for plan in plans] == [True, False]
+    with own_redis_server.client() as client:
+        (key,) = client.scan_iter("podgate:*:live:*")
+        (mark,) = (field for field in client.hkeys(key) if field.startswith(b"c:"))
+        client.hset(key, mark, int(client.hget(key, mark)) + 1)
+    assert [(await store.snapshot(plan)).is_standing_known for plan in plans] == [True, True]
