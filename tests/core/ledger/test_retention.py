@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.core.ledger.operations import BREAKER
 from tests.core.plans import plan_of, standing, window
-from tests.core.watched_pods import MINUTE_US, ONE, SECOND_US, WatchedService
+from tests.core.watched_pods import MINUTE_US, NOW_US, ONE, SECOND_US, WatchedService
 from webhook.core.breaker import BreakerView, State
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.ledger import breaker_operations, member_uses, store_time
@@ -17,6 +17,7 @@ from webhook.core.ledger.pool_live_set import PoolLiveSet
 from webhook.core.ledger.store_time import TagClock
 from webhook.core.ledger.tag_state import LONG_US, RESET_US, TagState
 from webhook.core.quota import (
+    HOUR_US,
     GuaranteeUse,
     Holder,
     Limit,
@@ -55,6 +56,21 @@ def test_a_pool_without_limits_on_live_pods_counts_none() -> None:
     assert not live.put_for("web", PoolPlan("prod", ()), "a", ONE, 1)
     assert (list(live), live.touched_us, "a" in live) == ([], 0, False)
     assert live.list_uses_of_pool(PoolPlan("prod", ())) == ()
+
+
+def test_a_service_that_remembers_for_long_keeps_no_records_of_others() -> None:
+    long = replace(plan_of(window(60, pods=9999)), service="batch", remember_us=24 * HOUR_US)
+    short = replace(long, service="web", remember_us=HOUR_US)
+    batch, web = WatchedService(long), WatchedService(short)
+    web.state = batch.state
+    for minute in range(24 * 60):
+        batch.now_us = web.now_us = NOW_US + minute * MINUTE_US
+        if minute % 120 == 0:
+            batch.ask(f"batch-{minute}")
+        web.ask(f"web-{minute}")
+        web.state.sweep(web.now_us)
+        assert len(web.state._pods) <= 12 + 60 + LONG_US // MINUTE_US + 1
+    assert all(web.state.find_pod(f"batch-{minute}", web.now_us) for minute in range(0, 24 * 60, 120))
 
 
 def test_a_reset_is_remembered_for_thirty_days() -> None:

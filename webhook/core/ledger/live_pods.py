@@ -1,14 +1,12 @@
 """Live and not-yet-seen Pods of a tag, confirmed and corrected by a watch."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from webhook.core.ledger.live_set import IDLE_US, KNOWN_US, LiveSet
 from webhook.core.ledger.pool_live_set import PoolLiveSet
 from webhook.core.quota import HOUR_US, Cost, CounterPlan, PoolPod, Use
-
-_V = TypeVar("_V")
 
 WAITED_US = HOUR_US
 """Maximum wait for a sighting of a Pod. Its uid record lasts at least as long."""
@@ -159,13 +157,20 @@ class LivePods:
 
     def sweep(self, now_us: int) -> bool:
         """Drop expired waits and idle sets; return whether nothing is left."""
-        for uid in list_expired(self._waiting, lambda at_us: at_us, now_us - WAITED_US):
+        for uid in self._list_waited(now_us - WAITED_US):
             del self._waiting[uid]
         for where in [where for where, live in self._live.items() if live.touched_us <= now_us - IDLE_US]:
             del self._live[where]
         for pool in [pool for pool, live in self._pooled.items() if live.touched_us <= now_us - IDLE_US]:
             del self._pooled[pool]
         return not self._live and not self._pooled and not self._waiting
+
+    def _list_waited(self, until_us: int) -> list[str]:
+        """Return the Pods that waited before the first one that has not waited for so long.
+
+        Waits are written in the order of time. One that is written late is found late, but no sweep reads all of them.
+        """
+        return [uid for uid, _ in takewhile(lambda wait: wait[1] <= until_us, self._waiting.items())]
 
     def _find_set(self, plan: CounterPlan, scope: str) -> LiveSet:
         live = self._live.get(build_live_set_key(plan, scope))
@@ -182,11 +187,3 @@ def _build_pool_key(plan: CounterPlan) -> _PoolKey:
 
 def build_live_set_key(plan: CounterPlan, scope: str) -> LiveSetKey:
     return plan.service, plan.fleet, scope
-
-
-def list_expired(kept: Mapping[str, _V], ends_us: Callable[[_V], int], now_us: int) -> list[str]:
-    """Return the keys that have expired before the first one that has not.
-
-    Keys are written in the order of time. A key that is written late is found late, but no sweep reads all keys.
-    """
-    return [key for key, _ in takewhile(lambda item: ends_us(item[1]) <= now_us, kept.items())]

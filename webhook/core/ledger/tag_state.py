@@ -14,7 +14,7 @@ from webhook.core.breaker import (
     has_moved,
 )
 from webhook.core.ledger.guaranteed_windows import list_pool_uses
-from webhook.core.ledger.live_pods import LiveAmounts, LivePods, list_expired
+from webhook.core.ledger.live_pods import LiveAmounts, LivePods
 from webhook.core.ledger.pod_record import Charge, PartsCache, PodRecord
 from webhook.core.ledger.store_time import TagClock
 from webhook.core.ledger.window_ring import Ring
@@ -27,6 +27,9 @@ LONG_US = 600_000_000
 
 RESET_US = 30 * 86_400_000_000
 """Retention of resets: no window is longer, and no reset is requested again later."""
+
+_KEPT_PER_SWEEP_MAX = 1000
+"""Records put behind the others in one sweep."""
 
 
 class AtRest(NamedTuple):
@@ -234,8 +237,7 @@ class TagState:
         """Drop what no longer counts; True if nothing is left, and the last operation was an hour ago."""
         times_us = {fleet: clock.now(reading_us) - LONG_US for fleet, clock in self._clocks.items()}
         earliest_us = min(times_us.values())  # clocks may be far apart after a rebase, and a Pod is looked up by either
-        for uid in list_expired(self._pods, lambda record: record.expires_us, earliest_us):
-            del self._pods[uid]
+        self._sweep_pods(earliest_us)
         for account, rings in list(self._rings.items()):
             for seconds in [seconds for seconds, ring in rings.items() if ring.idle(times_us[account[2]])]:
                 del rings[seconds]
@@ -245,6 +247,22 @@ class TagState:
             del self._resets[key]
         has_no_live_pods = self.live_pods.sweep(times_us[False])
         return has_no_live_pods and not self._pods and not self._rings and self._seen_us + HOUR_US <= reading_us
+
+    def _sweep_pods(self, earliest_us: int) -> None:
+        """Drop expired records, from the oldest on. One that a long `maxWait` keeps longer goes behind the others."""
+        ended: list[str] = []
+        kept: list[str] = []
+        for uid, record in self._pods.items():
+            if record.expires_us <= earliest_us:
+                ended.append(uid)
+            elif record.charged_at_us + HOUR_US <= earliest_us and len(kept) < _KEPT_PER_SWEEP_MAX:
+                kept.append(uid)
+            else:
+                break
+        for uid in ended:
+            del self._pods[uid]
+        for uid in kept:
+            self.remember(uid, self._pods[uid])
 
 
 def _build_use(account: Account, window: WindowPlan, limit: Limit, used: int) -> Use:
