@@ -53,14 +53,21 @@ async def test_a_list_of_live_pods_corrects_their_sums(
         await asyncio.gather(*(observe(store, plan, f"{plan.tag}-{number}", CPU) for number in range(pods)))
     write_wrong_sums(own_redis_server)
     assert [use.used for use in (await store.snapshot(OWN)).uses[""]] == [-5, 7]
-    listed, of_pool, _ = await asyncio.gather(
-        list_live_uids(store, OWN), list_pool_pods(store, POOLED), observe(store, OWN, "new", CPU)
-    )
-    assert len(listed - {"new"}) == len(of_pool) == pods
+    await asyncio.gather(*(list_live_uids(store, OWN) for _ in range(2)), observe(store, OWN, "new", CPU))
+    listed, of_pool = await list_live_uids(store, OWN), await list_pool_pods(store, POOLED)
+    assert (len(listed), len(of_pool)) == (pods + 1, pods)
     assert [use.used for use in (await store.snapshot(OWN)).uses[""]] == [pods + 1, (pods + 1) * 100]
     assert [use.used for use in (await store.snapshot(POOLED)).pool] == [pods, pods * 100]
     await observe(store, OWN, "new", CPU, lives=False)
     assert [use.used for use in (await store.snapshot(OWN)).uses[""]] == [pods, pods * 100]
+
+
+async def test_sums_of_pods_that_change_while_they_are_listed_stay_right(store: RedisStore) -> None:
+    changing = [observe(store, OWN, f"new-{number}", CPU) for number in range(MANY)]
+    await asyncio.gather(*(observe(store, OWN, f"old-{number}", CPU) for number in range(MANY)))
+    changing += [observe(store, OWN, f"old-{number}", CPU, lives=False) for number in range(MANY)]
+    await asyncio.gather(*changing, *(list_live_uids(store, OWN) for _ in range(20)))
+    assert [use.used for use in (await store.snapshot(OWN)).uses[""]] == [MANY, MANY * 100]
 
 
 async def test_mark_of_an_earlier_controller_is_for_whatever_counts_apart(

@@ -113,10 +113,10 @@ def stop_waiting(planned: PreparedPlan, uid: str, charge: ChargedPod | None = No
     return _make_operation(planned, "stop_waiting", **keys, service=charge.service if charge is not None else "")
 
 
-def list_pool_live(planned: PreparedPlan, cursor: str, sums: Any) -> ScriptOperation:
-    """List a page of the live Pods of the pool; `sums` are those of the pages before."""
+def list_pool_live(planned: PreparedPlan, cursor: str, found: Any) -> ScriptOperation:
+    """List a page of the live Pods of the pool; `found` is of the page before."""
     keys = {"pool_live_key": planned.keys.pool_live}
-    return _make_operation(planned, "list_pool_live", **keys, cursor=cursor, sums=sums)
+    return _make_operation(planned, "list_pool_live", **keys, cursor=cursor, found=found)
 
 
 def mark_pool_complete(planned: PreparedPlan) -> ScriptOperation:
@@ -148,9 +148,9 @@ def count_live(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:
     return ScriptOperation(planned, "count_live", tuple(map(planned.keys.live_of, scopes)), tuple(scopes))
 
 
-def list_live(planned: PreparedPlan, scope: str, cursor: str, sums: Any) -> ScriptOperation:
-    """List a page of the live Pods; `sums` are those of the pages before."""
-    return _make_operation(planned, "list_live", live_key=planned.keys.live_of(scope), cursor=cursor, sums=sums)
+def list_live(planned: PreparedPlan, scope: str, cursor: str, found: Any) -> ScriptOperation:
+    """List a page of the live Pods; `found` is of the page before."""
+    return _make_operation(planned, "list_live", live_key=planned.keys.live_of(scope), cursor=cursor, found=found)
 
 
 def mark_complete(planned: PreparedPlan, scopes: Sequence[str]) -> ScriptOperation:

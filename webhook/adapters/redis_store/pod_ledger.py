@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -118,12 +119,12 @@ class RedisPodLedger:
 
 
 def _encode_place(page: LivePageAnswer) -> str:
-    """Return where the next page begins, "" after the last one: its cursor, and the sums of the Pods before it."""
-    return "" if page.cursor == _START else msgspec.json.encode((page.cursor, page.sums or {})).decode()
+    """Return where the next page begins, "" after the last one: its cursor, and what was found before it."""
+    return "" if page.cursor == _START else msgspec.json.encode((page.cursor, page.found)).decode()
 
 
-def _decode_place(after: str) -> tuple[str, dict[str, int]]:
-    return msgspec.json.decode(after, type=tuple[str, dict[str, int]]) if after else (_START, {})
+def _decode_place(after: str) -> tuple[str, Any]:
+    return msgspec.json.decode(after, type=tuple[str, Any]) if after else (_START, False)
 
 
 def split_scopes(scopes: Sequence[str]) -> list[Sequence[str]]:

@@ -217,11 +217,11 @@ class PageAnswer(NamedTuple):
 
 
 class LivePageAnswer(NamedTuple):
-    """A page of live Pods, the cursor of the next one, and the sums of all Pods up to this page."""
+    """A page of live Pods, the cursor of the next one, and what was found up to this page, for the script."""
 
     members: list[Any]
     cursor: str
-    sums: Any
+    found: Any
 
 
 class OverEntry(NamedTuple):
@@ -278,6 +278,7 @@ PASSED: Mapping[str, Names] = {
     "PLACE_ANSWER": PlaceAnswer._fields,
     "PAGE_ANSWER": PageAnswer._fields,
     "LIVE_PAGE_ANSWER": LivePageAnswer._fields,
+    "LIVE_SCAN": ("sums", "count", "sums_before", "count_before"),
     "SLOT_CLAIM": ("slot", "replicas"),
     "WAITING": WaitingEntry._fields,
     "SEEN": Seen.__struct_fields__,

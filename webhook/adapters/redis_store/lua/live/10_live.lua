@@ -109,26 +109,25 @@ local function remove_live(l, uid)
   end
 end
 
--- Compute the sums anew, from the Pods as they are stored and as this call has changed them.
-local function recount(l)
-  local entries = redis.call('HGETALL', l.key)
-  l.sums, l.count, l.dirty = {}, 0, true
-  local function count_pod(amounts)
-    l.count = l.count + 1
-    for resource, amount in pairs(amounts) do
-      add(l.sums, resource, amount)
-    end
+-- Return what a list of the Pods begins with, a LIVE_SCAN. What this call has changed is not stored yet, nor listed.
+local function begin_scan(l)
+  local count = next(l.changed) and NEVER or l.count
+  return LIVE_SCAN{sums = {}, count = 0, sums_before = difference(l.sums, NOTHING), count_before = count}
+end
+
+local function scan(found, amounts)
+  found[LIVE_SCAN_COUNT] = found[LIVE_SCAN_COUNT] + 1
+  for resource, amount in pairs(amounts) do
+    add(found[LIVE_SCAN_SUMS], resource, amount)
   end
-  for index = 1, #entries, 2 do
-    local field = entries[index]
-    if string.sub(field, 1, 2) == 'u:' and not l.changed[string.sub(field, 3)] then
-      count_pod((cmsgpack.unpack(entries[index + 1])))
-    end
-  end
-  for uid in pairs(l.changed) do
-    if l.pods[uid] then
-      count_pod(l.pods[uid])
-    end
+end
+
+-- Correct the sums after a list of all Pods, unless any came, changed or ended meanwhile.
+local function correct(l, found)
+  local sums, count = found[LIVE_SCAN_SUMS], found[LIVE_SCAN_COUNT]
+  local is_same = count == l.count and count == found[LIVE_SCAN_COUNT_BEFORE] and not next(l.changed)
+  if is_same and equal(l.sums, found[LIVE_SCAN_SUMS_BEFORE]) and not equal(l.sums, sums) then
+    l.sums, l.dirty = sums, true
   end
 end
 

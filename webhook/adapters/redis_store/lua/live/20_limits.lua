@@ -61,6 +61,7 @@ end
 return {
   bind = bind, bind_own = bind_own, judge = judge_live, add = add_live, more = more_live, live_of = live_of,
   is_held = is_held, update = update, remove = remove_live, equal = equal, difference = difference,
-  add_amounts = add_amounts, is_known = is_known, may_surge = may_surge, recount = recount,
+  add_amounts = add_amounts, is_known = is_known, may_surge = may_surge, begin_scan = begin_scan, scan = scan,
+  correct = correct,
   write = write_live, delete_gone = delete_gone,
 }

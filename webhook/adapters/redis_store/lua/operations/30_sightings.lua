@@ -149,18 +149,18 @@ local function count_live(plan, _, _, ...)
   return counts
 end
 
--- Return a page of the cluster's live Pods that have been seen, or are no longer waited for, the cursor, and the sums of all
--- Pods up to this page. If those of all pages are not the stored ones, these are computed anew: releases up to 0.2 did not
--- count exactly beyond EXACT_AMOUNT_MAX. `show` returns an entry by its uid, amounts and service.
-local function page_of(plan, reading, key, cursor, sums, show)
-  local now = time_of(hash_of(plan.home), reading)
+-- Return a page of the cluster's live Pods that have been seen, or are no longer waited for, and the cursor. `show`
+-- returns an entry by its uid, amounts and service. `found` is of the pages up to this one, false before the first: the
+-- last page corrects sums that are wrong, because releases up to 0.2 did not count exactly beyond EXACT_AMOUNT_MAX.
+local function page_of(plan, reading, key, cursor, found, show)
+  local now, live = time_of(hash_of(plan.home), reading), module('live')
+  local l = live.live_of(key)
+  found = found or live.begin_scan(l)
   local next_cursor, entries = unpack(redis.call('HSCAN', key, cursor, 'MATCH', 'u:*', 'COUNT', 500))
   local uids, shown = {}, {}
   for index = 1, #entries, 2 do
     local uid, amounts, cluster, service = string.sub(entries[index], 3), cmsgpack.unpack(entries[index + 1])
-    for resource, amount in pairs(amounts) do
-      add(sums, resource, amount)
-    end
+    live.scan(found, amounts)
     if cluster == details_of(plan).cluster then
       uids[#uids + 1], shown[#uids + 1] = uid, show(uid, amounts, service)
     end
@@ -173,22 +173,20 @@ local function page_of(plan, reading, key, cursor, sums, show)
       end
     end
   end
-  local live = module('live')
-  local l = live.live_of(key)
-  if next_cursor == '0' and not live.equal(sums, l.sums) then
-    live.recount(l)
+  if next_cursor == '0' then
+    live.correct(l, found)
   end
-  return LIVE_PAGE_ANSWER{members = settled, cursor = next_cursor, sums = sums}
+  return LIVE_PAGE_ANSWER{members = settled, cursor = next_cursor, found = found}
 end
 
 local function list_live(plan, reading, _, LIST_LIVE_FIELDS)
-  return page_of(plan, reading, KEYS[live_key], cursor, sums, function(uid)
+  return page_of(plan, reading, KEYS[live_key], cursor, found, function(uid)
     return uid
   end)
 end
 
 local function list_pool_live(plan, reading, _, LIST_POOL_LIVE_FIELDS)
-  return page_of(plan, reading, KEYS[pool_live_key], cursor, sums, function(uid, amounts, service)
+  return page_of(plan, reading, KEYS[pool_live_key], cursor, found, function(uid, amounts, service)
     return POOL_POD{uid = uid, service = service, amounts = amounts}
   end)
 end
