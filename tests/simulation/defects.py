@@ -96,7 +96,7 @@ DEFECTS = (
     Defect(Releases, completeness.find_completeness, "if len(distinct) < left:", "if len(distinct) + 1 < left:"),
     Defect(Releases, ReleaseOrder.put_back, "self._move_turn(taken.lane.member, to_front=True)", "pass"),
     Defect(Releases, ReleaseOrder.take, "natives >= lifted.lane", "natives > lifted.lane"),
-    Defect(Releases, PodLane.keeps_room, ">= self.member.ageing_us", ">= 2 * self.member.ageing_us"),
+    Defect(Releases, PodLane.find_keeping_us, "+ self.member.ageing_us", "+ 2 * self.member.ageing_us"),
     Defect(Rollouts, rollout_advance._choose_candidate, "state.find_rejection(wished) is not None", "False"),
     Defect(Rollouts, rollout_advance._choose_candidate, "state.paused is not None", "False"),
     Defect(Rollouts, rollout_advance._advance_candidate, "if state.paused is not None", "if False"),

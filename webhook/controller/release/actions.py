@@ -30,6 +30,11 @@ def build_member(plan: CounterPlan) -> Member:
     return Member(plan.service, rules.rank, rules.ageing_us, rules.lifted_percent, rules.pause is not None)
 
 
+def keeps_expired(plan: CounterPlan | None) -> bool:
+    """Return whether a Pod waits on that has waited for `maxWait`: also without a service, or without a queue."""
+    return plan is None or plan.queue is None or plan.queue.keeps_expired
+
+
 @dataclass(frozen=True, slots=True)
 class ReleaseActions:
     """What happens to Pods that leave the queue. They raise nothing: a failed release refunds its charge."""

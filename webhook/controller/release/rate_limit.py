@@ -1,7 +1,13 @@
-"""Rate of releases: a bound per second, saved up over a short time."""
+"""Rates of releases, and of the Pods of one service that are tried in vain: bounds over a short time."""
+
+from collections import Counter
+from collections.abc import Set as AbstractSet
 
 _SAVED_US_MAX = 250_000
 """Room is saved up over this time: rounds are not equally long."""
+
+_REFUSALS_MAX, _REFUSALS_US = 32, 100_000
+"""How many Pods of a service are tried in vain in this time: each costs a call of the store."""
 
 
 class ReleaseRateLimit:
@@ -24,3 +30,23 @@ class ReleaseRateLimit:
     def spend(self) -> None:
         """Note one release."""
         self._room -= 1
+
+
+class RefusalRateLimit:
+    """Services of which enough Pods were tried that did not fit: others take their turn."""
+
+    def __init__(self) -> None:
+        self._refusals = Counter[str]()
+        self._counted_us = 0
+        self.reached: AbstractSet[str] = frozenset()
+
+    def begin(self, now_us: int) -> None:
+        """Count anew if the time is over."""
+        if now_us - self._counted_us >= _REFUSALS_US:
+            self._refusals, self._counted_us, self.reached = Counter(), now_us, frozenset()
+
+    def note(self, service: str) -> None:
+        """Note one refusal."""
+        self._refusals[service] += 1
+        if self._refusals[service] == _REFUSALS_MAX:
+            self.reached |= {service}

@@ -7,11 +7,12 @@ from math import inf
 
 from msgspec.structs import replace
 
-from webhook.controller.release.actions import ReleaseActions, Released, build_member
+from webhook.controller.release.actions import ReleaseActions, Released, build_member, keeps_expired
 from webhook.controller.release.charging import RETRY_US, ReleaseStore, charge, find_obstacle, renew_charge
 from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.queued_pods import QueuedPods
+from webhook.controller.release.rate_limit import RefusalRateLimit
 from webhook.core.controller.lane import UNANSWERED
 from webhook.core.controller.order import ReleaseOrder
 from webhook.core.controller.waiting_pod import Member, WaitingPod
@@ -36,12 +37,13 @@ class PodReleaser:
         self._idle_us: dict[str, int] = {}
         """For each order, when it last had nothing to release."""
         self._together: dict[str, int] = {}
-        """For each order, how many Pods are charged at once: twice as many each time, while all of them fit."""
+        """For each order, how many Pods are charged at once: twice as many each time that all of them fit."""
         self.pods = QueuedPods()
         self._unowned: list[str] = []
         """Pods of services that the policy does not have."""
         self.held_until_us = 0
         """Until then no Pod is charged: the store may lack charges."""
+        self._refusals = RefusalRateLimit()
         self._left: float = inf
         """How many further Pods this step may release or expire."""
 
@@ -119,8 +121,8 @@ class PodReleaser:
     def list_sequences(self, now_us: int) -> Iterator[list[tuple[GatedPod, bool]]]:
         """Yield the Pods of each queue in the order of their release, and whether ageing has lifted them."""
         for order in self._orders.values():
-            sequence = order.compute_sequence(now_us)
-            yield [(pod, queued.is_lifted) for queued in sequence for pod in self.pods.find_whole(queued.pod.uid).pods]
+            found = ((queued, self.pods.find_whole(queued.pod.uid)) for queued in order.compute_sequence(now_us))
+            yield [(pod, queued.is_lifted) for queued, whole in found for pod in whole.pods]
 
     def find_blocking_holder(self, pod: GatedPod) -> str | None:
         """Return whose limit has no room for a Pod or for its group; None if it only waits for others."""
@@ -128,9 +130,12 @@ class PodReleaser:
         return None if order is None else order.find_blocking_holder((self.pods.find_group(pod) or pod).waiting.uid)
 
     def retry(self) -> None:
-        """Try all Pods again: there may be room before the expected time."""
+        """Try all Pods again: there may be room before the expected time.
+
+        A service with many different Pods first goes on with those that were not tried yet.
+        """
         for order in self._orders.values():
-            order.retry()
+            order.retry(self._refusals.reached)
 
     def _enqueue(self, pod: GatedPod) -> None:
         waiting, plan = pod.waiting, self._plans.get(pod.waiting.service)
@@ -167,8 +172,9 @@ class PodReleaser:
         `held` is released.
         """
         self._left = inf if most is None else most
+        self._refusals.begin(self._now_us())
         for order in self._orders.values():
-            order.held_services = held
+            order.held_services = held | self._refusals.reached
         await self._expire()
         while self._unowned and self._left > 0:
             if (pod := self.pods.drop(self._unowned.pop())) is not None:
@@ -206,8 +212,7 @@ class PodReleaser:
     async def try_one(self, service: str) -> None:
         """Charge and release the next Pod of one service if it fits, also while the service is held."""
         plan = self._plans.get(service)
-        order = self._orders.get(plan.tag) if plan is not None else None
-        if plan is None or order is None or self._now_us() < self.held_until_us:
+        if plan is None or (order := self._orders.get(plan.tag)) is None or self._now_us() < self.held_until_us:
             return
         order.held_services = {name for name in self._plans if name != service}
         if pods := self._take_next(order, 1):
@@ -219,16 +224,12 @@ class PodReleaser:
 
     async def _expire(self) -> None:
         for pod in self.pods.take_expired(self._now_us()) if self._left > 0 else ():
-            if not self._is_kept(pod):
+            if not keeps_expired(self._plans.get(pod.waiting.service)):
                 self.remove(pod.waiting.uid)
                 self._left -= 1
             await self._actions.expire(pod)
             if self._left <= 0:
                 return
-
-    def _is_kept(self, pod: GatedPod) -> bool:
-        plan = self._plans.get(pod.waiting.service)
-        return plan is None or plan.queue is None or plan.queue.keeps_expired
 
     async def _release_due(self, tag: str) -> None:
         order = self._orders[tag]
@@ -266,7 +267,7 @@ class PodReleaser:
             self._take_out_whole(pod)
         may_go_on = [await self._put_back(order, *pair) for pair in reversed(others)]  # as `ReleaseOrder` requires
         if any(receipt is not None and receipt.repeated for receipt in receipts):
-            order.retry()  # refunds may have made room for others that were tried
+            order.retry(self._refusals.reached)  # refunds may have made room
         grown = min(max(self._together.get(tag, 1), 2 * len(pods)), _CHARGES_PER_CALL_MAX)
         self._together[tag] = 1 if others else grown
         self._left -= sum(len(whole.pods) for whole in fitting)
@@ -286,12 +287,14 @@ class PodReleaser:
         except StoreUnavailableError:  # a later charge is a repeated one, and refunded then
             receipt = None
         if receipt is None or is_held:
-            until_us = self.held_until_us if is_held else self._now_us() + RETRY_US
-            order.put_back(uid, self._now_us(), until_us, UNANSWERED)
+            now_us = self._now_us()
+            order.put_back(uid, now_us, self.held_until_us if is_held else now_us + RETRY_US, UNANSWERED)
             return False
         if receipt.repeated:
             order.put_back(uid, receipt.at_us, receipt.at_us, Holder.SERVICE)
             return True
+        self._refusals.note(pod.waiting.service)
+        order.held_services |= self._refusals.reached
         until_us, by = find_obstacle(receipt)
         order.put_back(uid, receipt.at_us, max(until_us, receipt.at_us + 1), by)
         return True

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from math import inf
 
 from webhook.core.controller.waiting_pod import Member, WaitingPod
 from webhook.core.quota import Holder
@@ -56,14 +57,11 @@ class PodLane:
         """Note that one of its Pods fits: no room needs to be kept any longer."""
         self._passed_since_us = None
 
-    def is_blocked(self, now_us: int) -> bool:
-        return now_us < self.blocked_until_us
-
     @property
     def is_passed(self) -> bool:
         """Whether its Pods did not fit when the last of them was tried."""
         return self._passed_since_us is not None
 
-    def keeps_room(self, now_us: int) -> bool:
-        """Whether others have passed its Pods for a whole ageing period."""
-        return self._passed_since_us is not None and now_us - self._passed_since_us >= self.member.ageing_us
+    def find_keeping_us(self) -> float:
+        """Return from when on it keeps room: others have passed its Pods for a whole ageing period."""
+        return inf if self._passed_since_us is None else self._passed_since_us + self.member.ageing_us

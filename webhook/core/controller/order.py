@@ -3,7 +3,7 @@
 Why: docs/design/release-order.md.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from math import inf
 
@@ -11,18 +11,9 @@ from msgspec import Struct
 
 from webhook.core.controller.lane import PodLane
 from webhook.core.controller.sequence import QueuedPod, compute_release_sequence
+from webhook.core.controller.service_lanes import NextPod, ServiceLanes
 from webhook.core.controller.waiting_pod import Member, WaitingPod
 from webhook.core.quota import Holder
-
-_LaneKey = tuple[str, int, frozenset[tuple[str, int]]]
-
-
-class _Candidate(Struct, frozen=True):
-    """The next Pod of a service. If it is blocked, room is kept for it: no Pod behind it may be released."""
-
-    lane: PodLane
-    pod: WaitingPod
-    is_blocked: bool = False
 
 
 class _Taken(Struct, frozen=True):
@@ -66,7 +57,7 @@ class ReleaseOrder:
             for rank, below in self._below.items()
         }
         """For each class, how many of its own Pods are released between two lifted ones at least."""
-        self._lanes: dict[str, dict[_LaneKey, PodLane]] = {name: {} for name in self._members}
+        self._lanes = {name: ServiceLanes(member) for name, member in self._members.items()}
         self.held_services: AbstractSet[str] = frozenset()
         """Services whose Pods may not be released now."""
         self._waiting: dict[str, PodLane] = {}
@@ -82,15 +73,12 @@ class ReleaseOrder:
     def add(self, pod: WaitingPod) -> None:
         """Add a Pod of a member, unless its uid is known."""
         if pod.uid not in self:
-            lanes, key = self._lanes[pod.service], _make_lane_key(pod)
-            if key not in lanes:
-                lanes[key] = PodLane(self._members[pod.service])
-            self._insert(pod, lanes[key])
+            self._insert(pod, self._lanes[pod.service].find_lane(pod))
 
     def remove(self, uid: str) -> None:
         """Remove a Pod that no longer waits, if it is known; if it is being released, forget that."""
         if (lane := self._waiting.pop(uid, None)) is not None:
-            self._drop_if_empty(lane.remove(uid), lane)
+            self._drop_if_empty(self._lanes[lane.member.service].remove(uid, lane), lane)
         elif (taken := self._taken.pop(uid, None)) is not None:
             self._drop_if_empty(taken.pod, taken.lane)
 
@@ -113,7 +101,7 @@ class ReleaseOrder:
     def confirm(self, uid: str) -> None:
         """Note that a Pod which `take` returned is charged."""
         if (taken := self._taken.pop(uid, None)) is not None:
-            taken.lane.note_fit()
+            self._lanes[taken.pod.service].note_fit(taken.lane)
             self._drop_if_empty(taken.pod, taken.lane)
 
     def find_due_us(self, uid: str) -> int:
@@ -125,21 +113,21 @@ class ReleaseOrder:
         if (taken := self._taken.pop(uid, None)) is None:
             return
         self._insert(taken.pod, taken.lane)
-        taken.lane.block(now_us, until_us, by)
+        self._lanes[taken.pod.service].block(taken.lane, now_us, until_us, by)
         is_native = taken.lane.member.rank == taken.rank
         self._natives[taken.rank] = max(self._natives[taken.rank] - 1, 0) if is_native else taken.natives
         self._move_turn(taken.lane.member, to_front=True)
 
-    def retry(self) -> None:
-        """Forget which Pods did not fit: there may be room now."""
-        for lanes in self._lanes.values():
-            for lane in lanes.values():
-                lane.blocked_until_us = 0
+    def retry(self, but: AbstractSet[str] = frozenset()) -> None:
+        """Forget which Pods did not fit, except those of the services `but`: there may be room now."""
+        for service, lanes in self._lanes.items():
+            if service not in but:
+                lanes.retry()
 
     def find_next_us(self, now_us: int) -> int | None:
         """Return when the first of the blocked Pods may fit; None if none is blocked."""
-        times = [lane.blocked_until_us for lanes in self._lanes.values() for lane in lanes.values() if len(lane)]
-        return min((time for time in times if time > now_us), default=None)
+        times = (lanes.find_next_us(now_us) for lanes in self._lanes.values())
+        return min((time for time in times if time is not None), default=None)
 
     def compute_sequence(self, now_us: int) -> list[QueuedPod]:
         """Return the waiting Pods in the order in which they are released, if each of them fits.
@@ -147,14 +135,12 @@ class ReleaseOrder:
         Those that `take` has returned are the first: they wait until the store answers.
         """
         taken = [QueuedPod(each.pod, each.lane.member.rank != each.rank) for each in self._taken.values()]
-        pods = (pod for lanes in self._lanes.values() for lane in lanes.values() for pod in lane)
+        pods = (pod for lanes in self._lanes.values() for lane in lanes for pod in lane)
         return [*taken, *compute_release_sequence(self._members, self._turns, self._natives, pods, now_us)]
 
     def find_oldest_us(self) -> dict[str, int]:
         """Return since when the oldest Pod of each service waits, also one that `take` has returned."""
-        firsts = {
-            name: [lane.find_oldest() for lane in lanes.values() if len(lane)] for name, lanes in self._lanes.items()
-        }
+        firsts = {name: [lane.find_oldest() for lane in lanes if len(lane)] for name, lanes in self._lanes.items()}
         for taken in self._taken.values():
             firsts[taken.pod.service].append(taken.pod)
         return {name: min(pod.since_us for pod in pods) for name, pods in firsts.items() if pods}
@@ -165,50 +151,40 @@ class ReleaseOrder:
         lane = self._waiting.get(uid) if taken is None else taken.lane
         return lane.blocked_by if lane is not None and lane.is_passed else None
 
-    def _find_native(self, rank: int, now_us: int) -> _Candidate | None:
+    def _find_native(self, rank: int, now_us: int) -> NextPod | None:
         """Return the next of a class's own Pods: of the first service in turn that has one."""
         for service in self._turns[rank]:
-            for candidate in self._list_candidates(service, now_us):
-                return candidate
+            found = self._lanes[service].find_candidate(now_us)
+            if found is not None and self._may_release(service):
+                return found
         return None
 
-    def _find_lifted(self, rank: int, now_us: int) -> _Candidate | None:
+    def _find_lifted(self, rank: int, now_us: int) -> NextPod | None:
         """Return the Pod of a lower class that was lifted to this class first."""
         found, first = None, (now_us + 1, "")
         for member, steps in self._below[rank]:
-            lifts_us, lanes = steps * member.ageing_us, self._lanes[member.service].values()
-            if not any(len(lane) and lane.find_oldest().since_us + lifts_us <= first[0] for lane in lanes):
-                continue  # of hundreds of services in a pool, few have the oldest Pods
-            for candidate in self._list_candidates(member.service, now_us):
-                lifted = candidate.pod.since_us + lifts_us, candidate.pod.uid
-                if lifted < first:
-                    found, first = candidate, lifted
+            lifts_us = steps * member.ageing_us
+            older = self._lanes[member.service].find_oldest_candidate(now_us, (first[0] - lifts_us, first[1]))
+            if older is not None and self._may_release(member.service):
+                found, first = older, (older.pod.since_us + lifts_us, older.pod.uid)
         return found
 
     def _list_members_below(self, rank: int) -> list[tuple[Member, int]]:
         steps = {below: sum(rank < other <= below for other in self._turns) for below in self._turns}
         return [(member, steps[member.rank]) for member in self._members.values() if member.rank > rank]
 
-    def _list_candidates(self, service: str, now_us: int) -> Iterator[_Candidate]:
-        """Yield the first Pod of each lane that may be released, in the service's order."""
-        if self._members[service].is_paused or service in self.held_services:
-            return
-        if any(taken.kept_for and taken.pod.service == service for taken in self._taken.values()):
-            return
-        lanes = [lane for lane in self._lanes[service].values() if len(lane)]
-        for lane in sorted(lanes, key=lambda lane: lane.find_oldest().order_key):
-            if not lane.is_blocked(now_us):
-                yield _Candidate(lane, lane.find_oldest())
-            elif lane.keeps_room(now_us):
-                if lane.blocked_by is Holder.POOL:
-                    yield _Candidate(lane, lane.find_oldest(), is_blocked=True)
-                return
+    def _may_release(self, service: str) -> bool:
+        """Return whether Pods of a service may be released, as far as other Pods do not matter."""
+        is_stopped = self._members[service].is_paused or service in self.held_services
+        keeping = (taken.pod.service for taken in self._taken.values() if taken.kept_for)
+        return not is_stopped and service not in keeping
 
-    def _take_out(self, chosen: _Candidate, rank: int, now_us: int, *, has_native: bool) -> WaitingPod:
+    def _take_out(self, chosen: NextPod, rank: int, now_us: int, *, has_native: bool) -> WaitingPod:
         pod, lane, natives = chosen.pod, chosen.lane, self._natives[rank]
-        lane.remove(pod.uid)
+        self._lanes[pod.service].remove(pod.uid, lane)
         del self._waiting[pod.uid]
-        self._taken[pod.uid] = _Taken(pod, lane, rank, natives, lane.blocked_by if lane.keeps_room(now_us) else None)
+        kept_for = lane.blocked_by if now_us >= lane.find_keeping_us() else None
+        self._taken[pod.uid] = _Taken(pod, lane, rank, natives, kept_for)
         if lane.member.rank == rank:
             self._natives[rank] += 1
             self._move_turn(lane.member, to_front=False)
@@ -222,14 +198,10 @@ class ReleaseOrder:
         turns.insert(0 if to_front else len(turns), member.service)
 
     def _insert(self, pod: WaitingPod, lane: PodLane) -> None:
-        lane.add(pod)
+        self._lanes[pod.service].add(pod, lane)
         self._waiting[pod.uid] = lane
 
     def _drop_if_empty(self, pod: WaitingPod, lane: PodLane) -> None:
         is_used = len(lane) or any(taken.lane is lane for taken in self._taken.values())
         if not is_used:
-            self._lanes[pod.service].pop(_make_lane_key(pod), None)
-
-
-def _make_lane_key(pod: WaitingPod) -> _LaneKey:
-    return pod.scope, pod.priority, frozenset(pod.cost.items())
+            self._lanes[pod.service].drop(pod)

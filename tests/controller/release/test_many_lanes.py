@@ -1,0 +1,61 @@
+"""Many waiting Pods of which no two are alike: what they cost the store, and what other services notice of them."""
+
+from tests.controller.release.queue_simulation import QueueSimulation
+from webhook.core.quota import Acquire, Receipt
+
+_POOL = "pools: [{name: all, windows: [{window: 10s, hard: {pods: 9999}}], whenExceeded: Queue}]"
+_SERVICES = """
+- name: web
+  match: {namespaces: [shop]}
+  quota: {windows: [{window: 1h, hard: {pods: 2}}], whenExceeded: Queue, queue: {maxPods: 9999, maxWait: 2h}}
+- name: batch
+  match: {namespaces: [batch]}
+  quota: {windows: [{window: 64s, hard: {pods: 900}}], whenExceeded: Queue, queue: {maxPods: 900, maxWait: 1h}}
+"""
+
+
+class _CountedSimulation(QueueSimulation):
+    """Counts the calls of the store for Pods of `web`."""
+
+    def count_calls(self) -> None:
+        self.calls = 0
+        acquire = self.store.acquire
+
+        async def count(request: Acquire) -> Receipt:
+            self.calls += request.plan.service == "web"
+            return await acquire(request)
+
+        self.store.acquire = count  # type: ignore[method-assign]  a spy
+
+
+async def test_pods_with_many_priorities_cost_the_store_a_bounded_number_of_calls_a_second() -> None:
+    simulation = _CountedSimulation(_SERVICES)
+    for number in range(1000):
+        await simulation.create(f"p{number:04}", annotations={"podgate.io/priority": str(number)})
+    await simulation.run_rounds(1)
+    assert simulation.gates.ungated == ["p0999", "p0998"]
+    simulation.count_calls()
+    await simulation.run_rounds(2)
+    assert simulation.calls <= 2 * 330
+
+
+async def test_a_service_with_many_priorities_costs_others_of_its_queue_no_turn() -> None:
+    services = _SERVICES.replace("  quota:", "  pool: all\n  quota:")
+    simulation = QueueSimulation(services, _POOL)
+    for number in range(500):
+        await simulation.create(f"p{number:03}", annotations={"podgate.io/priority": str(number)})
+    await simulation.run_rounds(0.1)
+    await simulation.create("x", namespace="batch")
+    await simulation.run_rounds(0.1)
+    assert simulation.gates.ungated == ["p499", "p498", "x"]
+    assert len(simulation.store.charged_together) < 100
+
+
+async def test_a_pod_behind_many_that_do_not_fit_is_tried_in_the_end() -> None:
+    services = _SERVICES.replace("hard: {pods: 2}", "hard: {pods: 900, cpu: 1}")
+    simulation = QueueSimulation(services)
+    for number in range(700):
+        await simulation.create(f"p{number:03}", cpu=f"{number + 2}", annotations={"podgate.io/priority": "1"})
+    await simulation.create("small", cpu="100m")
+    await simulation.run_rounds(5)
+    assert simulation.gates.ungated == ["small"]
