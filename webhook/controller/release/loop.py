@@ -135,10 +135,10 @@ class ReleaseLoop:
         now_us = self._store.now_us()
         try:
             await self._rebook(now_us)
-            self._removal.return_to_queue()
+            self._removal.backoff.return_to_queue()
             await self._take_changes(compiled)
             for plan, pod in await self.groups.update(compiled.plans):
-                await self._removal.start(plan, pod)
+                self._removal.start(plan, pod)
             await self._removal.update_index()
             if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
                 self._indexed_us, self._unmended = now_us, list(self._queued)
@@ -251,7 +251,7 @@ class ReleaseLoop:
             self._removal.join(group, (pod.waiting.uid for pod in pods))
         for pod in pods:
             self._limit.spend()
-            await self._removal.start(self._find_plan(pod), pod)
+            self._removal.start(self._find_plan(pod), pod)
 
     def _on_released(self, pod: GatedPod) -> None:
         self._pods.note_released(pod.waiting.uid)

@@ -10,16 +10,16 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 
-from msgspec.structs import replace
-
 from webhook.controller.release.failures import PAUSE_US, ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod
+from webhook.controller.release.pod_backoff import PodBackoff
+from webhook.controller.release.removal_slots import RemovalSlots
 from webhook.core.quota import CounterPlan
 from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import CounterStore, GateClient, QueueIndex
 
-_CONCURRENT_REMOVALS_MAX = 16
-"""Gates that are removed concurrently; the API server does several hundred a second."""
+_BACKLOG_MAX = 16
+"""Charged Pods that wait until their gates are removed."""
 _REFUSALS_MAX = 16
 """Refusals in a row from which the Pods of a service are tried one at a time: the cause may concern all of them."""
 _RESERVED_US = 30_000_000
@@ -65,18 +65,15 @@ class GateRemoval:
         self._gates = gates
         self._failures = failures
         self._reports = reports
-        self._slots = asyncio.Semaphore(_CONCURRENT_REMOVALS_MAX)
+        self._slots = RemovalSlots(store.now_us)
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._backlog: dict[str, GatedPod] = {}
+        """Pods whose removal waits for a slot."""
         self._charged: dict[str, tuple[CounterPlan, GatedPod, int]] = {}
         """Charged Pods whose gates may still be there, and since when."""
         self._silent: set[str] = set()
         """Charged Pods of which an attempt had no answer: it may have removed the gate."""
-        self._aside: dict[str, tuple[GatedPod, int]] = {}
-        """Pods that are set aside, and until when."""
-        self._returning: set[str] = set()
-        """Pods that are set aside, and wait again before the next release."""
-        self._newer: dict[str, GatedPod] = {}
-        """Pods that have changed since their removal began."""
+        self.backoff = PodBackoff(reports.on_waiting)
         self._gone: set[str] = set()
         """Pods that were deleted, or whose gates were removed, while their removal ran."""
         self._left: dict[str, tuple[CounterPlan, list[str]]] = {}
@@ -87,19 +84,17 @@ class GateRemoval:
         """Groups of which a gate was removed."""
         self._refused: set[str] = set()
         """Members of groups whose last removal was refused: others of their services need not wait for them."""
-        self._unanswered = 0
-        """Removals in a row that had no answer."""
         self._refusals = Counter[str]()
         """Removals in a row that were refused, by service."""
-        self._is_turn_of_others = False
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._running or uid in self._charged or uid in self._aside
+        return uid in self._running or uid in self._charged or uid in self.backoff
 
     @property
     def room(self) -> int:
-        """Return how many further Pods should be charged at once: fewer after each removal that had no answer."""
-        return max(0, _CONCURRENT_REMOVALS_MAX - self._unanswered)
+        """Return how many further Pods should be charged now: a charge is older than the release that it is for."""
+        waiting = sum(not self._slots.hangs(pod.namespace) for pod in self._backlog.values())
+        return max(0, _BACKLOG_MAX - waiting)
 
     @property
     def slow_services(self) -> AbstractSet[str]:
@@ -109,7 +104,8 @@ class GateRemoval:
     @property
     def held_services(self) -> AbstractSet[str]:
         """Services whose Pods should not be charged now: slow ones, and those with charged Pods without an answer."""
-        silent = (pod for uid, (_, pod, _) in self._charged.items() if uid not in self._refused)
+        silent = [pod for uid, (_, pod, _) in self._charged.items() if uid not in self._refused]
+        silent += [pod for pod in self._backlog.values() if self._slots.hangs(pod.namespace)]
         return {pod.waiting.service for pod in silent} | self.slow_services
 
     def is_charged(self, uid: str) -> bool:
@@ -119,10 +115,10 @@ class GateRemoval:
         """Note that Pods are released together, before the first of them is started."""
         self._group_of.update(dict.fromkeys(uids, group))
 
-    async def start(self, plan: CounterPlan | None, pod: GatedPod) -> None:
+    def start(self, plan: CounterPlan | None, pod: GatedPod) -> None:
         """Start to remove the gate of a charged Pod; without a plan it is not charged."""
-        await self._slots.acquire()
         uid = pod.waiting.uid
+        self._backlog[uid] = pod
         self._running[uid] = task = asyncio.create_task(self._remove(plan, pod))
         task.add_done_callback(lambda _: self._forget_task(uid))
 
@@ -130,7 +126,7 @@ class GateRemoval:
         del self._running[uid]
         if uid not in self:
             self._gone.discard(uid)
-            self._newer.pop(uid, None)
+            self.backoff.forget(uid)
         if uid not in self._charged:
             self._refused.discard(uid)
             self._silent.discard(uid)
@@ -148,28 +144,18 @@ class GateRemoval:
             self._forget_wait(uid)
             return
         failure = self._failures.note(pod, now_us, error) if error is not None else self._failures.get(uid)
-        self._aside[uid] = pod, now_us + (failure.pause_us if failure is not None else PAUSE_US)
+        self.backoff.add(pod, now_us + (failure.pause_us if failure is not None else PAUSE_US))
 
     def update_pod(self, pod: GatedPod) -> None:
-        """Replace a Pod that has changed. One that was set aside is tried again: the cause may be gone."""
-        uid = pod.waiting.uid
-        self._newer[uid] = pod
+        """Replace a Pod that has changed."""
         self._failures.update_pod(pod)
-        if uid in self._aside:
-            self._aside[uid] = self._aside[uid][0], 0
+        self.backoff.update_pod(pod)
 
     def remove(self, uid: str) -> None:
         """Forget a Pod that is deleted, or no longer has a gate; a charged one is tried again."""
-        self._aside.pop(uid, None)
         self._forget_wait(uid)
         if uid in self:
             self._gone.add(uid)
-
-    def return_to_queue(self) -> None:
-        """Let Pods wait again whose cause may be gone. A removal that ends must not: the loop may be charging Pods."""
-        returning, self._returning = self._returning, set()
-        for uid in sorted(returning & self._aside.keys(), key=lambda uid: self._aside[uid][1]):
-            self._wait_again(uid)
 
     async def update_index(self) -> None:
         """Remove the Pods that have left the queue from the index, those of one service in one call."""
@@ -180,14 +166,14 @@ class GateRemoval:
 
     async def retry(self, now_us: int) -> None:
         """Remove gates again; refund what is charged for too long; called once a second."""
-        self._unanswered = min(self._unanswered, _CONCURRENT_REMOVALS_MAX - 1)
         for uid, (plan, pod, since_us) in tuple(self._charged.items()):
             if uid in self._running:
                 continue
             if uid in self._group_of:
                 await self._retry_member(uid, now_us)
             elif now_us - since_us < _RESERVED_US:
-                await self.start(plan, pod)
+                self._charged[uid] = self._charged.pop(uid)  # others are the first to be tried the next time
+                self.start(plan, pod)
             elif uid in self._gone:
                 # An attempt without an answer may have removed the gate: the charge stays.
                 del self._charged[uid]
@@ -195,7 +181,7 @@ class GateRemoval:
                 self._forget_wait(uid)
             else:
                 await self._refund(plan, pod)
-        self._return_due(now_us)
+        self.backoff.return_due(now_us, self.slow_services)
 
     async def _retry_member(self, uid: str, now_us: int) -> None:
         """Remove the gate of a member again, or refund its whole group if none of its gates can be removed."""
@@ -203,35 +189,22 @@ class GateRemoval:
         members = [one for one, its in self._group_of.items() if its == group]
         # One that is gone may have been released by an attempt without an answer.
         if now_us - since_us < _RESERVED_US or group in self._begun or not self._gone.isdisjoint(members):
-            await self.start(plan, pod)
+            self.start(plan, pod)
         elif all(one in self._charged and one not in self._running for one in members):
             for one in members:
                 self._group_of.pop(one)
                 self._refused.discard(one)
                 await self._refund(*self._charged[one][:2])
 
-    def _return_due(self, now_us: int) -> None:
-        """Let Pods wait again. Every second Pod of a slow service that is tried was not tried before."""
-        self._is_turn_of_others = not self._is_turn_of_others
-        slow = self.slow_services
-        done = set(slow) if self._is_turn_of_others else set[str]()
-        for uid, (pod, until_us) in sorted(self._aside.items(), key=lambda item: item[1][1]):
-            service = pod.waiting.service
-            if until_us > now_us or service in done:
-                continue
-            if service in slow:
-                done.add(service)
-            self._wait_again(uid)
-
-    def _wait_again(self, uid: str) -> None:
-        pod, _ = self._aside.pop(uid)
-        newer = self._newer.pop(uid, pod)
-        self._reports.on_waiting(replace(newer, waiting=replace(newer.waiting, since_us=pod.waiting.since_us)))
-
     async def _remove(self, plan: CounterPlan | None, pod: GatedPod) -> None:
         uid = pod.waiting.uid
+        has_slot = await self._slots.acquire(pod.namespace)
+        del self._backlog[uid]
         try:
-            is_there = await self._gates.remove(pod.namespace, pod.name, uid)
+            if not has_slot:
+                await self._set_untried_aside(plan, pod)
+                return
+            is_there = await self._ask_for_removal(pod)
             self._note_answer(pod)
             if is_there:
                 self._begun.update(filter(None, [self._group_of.get(uid)]))
@@ -252,22 +225,43 @@ class GateRemoval:
         else:
             if plan is not None:
                 self._left.setdefault(plan.service, (plan, []))[1].append(uid)
+
+    async def _ask_for_removal(self, pod: GatedPod) -> bool:
+        """Remove a gate, and give the slot of its namespace back; as `GateClient.remove`."""
+        is_answered = False
+        try:
+            is_there = await self._gates.remove(pod.namespace, pod.name, pod.waiting.uid)
+            is_answered = True
+        except GateError as error:
+            is_answered = error.is_refused
+            raise
         finally:
-            self._slots.release()
+            self._slots.release(pod.namespace, is_answered=is_answered)
+        return is_there
+
+    async def _set_untried_aside(self, plan: CounterPlan | None, pod: GatedPod) -> None:
+        """Refund a Pod that got no slot, unless an earlier attempt may have removed its gate, or those of its group."""
+        uid = pod.waiting.uid
+        if uid not in self._gone:
+            said = "cannot release: no answer in time to other calls in its namespace"
+            self._failures.note(pod, self._store.now_us(), GateError(f"{pod.namespace}/{pod.name}", said))
+        if plan is None:
+            self.set_aside(pod)
+        elif uid in self._group_of:
+            self._charged.setdefault(uid, (plan, pod, self._store.now_us()))
+        elif uid not in self._charged:
+            await self._refund(plan, pod)
 
     def _note_answer(self, pod: GatedPod) -> None:
-        self._unanswered = 0
         self._refusals.pop(pod.waiting.service, None)
         if self._failures.forget(pod.waiting.uid):
-            service = pod.waiting.service
-            self._returning.update(uid for uid, (pod, _) in self._aside.items() if pod.waiting.service == service)
+            self.backoff.note_released(pod.waiting.service)
 
     async def _note_failure(self, plan: CounterPlan | None, pod: GatedPod, error: GateError) -> None:
         uid, service = pod.waiting.uid, pod.waiting.service
         if error.is_refused:
             self._refusals[service] = min(self._refusals[service] + 1, _REFUSALS_MAX)
         else:
-            self._unanswered += 1
             self._silent.add(uid)
         if plan is None:
             self.set_aside(pod, error)
@@ -296,5 +290,5 @@ class GateRemoval:
     def _forget_wait(self, uid: str) -> None:
         """Forget a Pod that no longer waits."""
         self._failures.forget(uid)
-        self._newer.pop(uid, None)
+        self.backoff.forget(uid)
         self._gone.discard(uid)

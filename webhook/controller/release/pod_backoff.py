@@ -1,0 +1,68 @@
+"""Backoff of Pods that were not released or deleted: others take their turn before they wait again."""
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+
+from msgspec.structs import replace
+
+from webhook.controller.release.gated_pods import GatedPod
+
+
+class PodBackoff:
+    """Pods that are set aside, in no queue. They wait again as old as they are, and as they are by then."""
+
+    def __init__(self, on_waiting: Callable[[GatedPod], None]) -> None:
+        """`on_waiting` is called with each Pod that waits again."""
+        self._on_waiting = on_waiting
+        self._aside: dict[str, tuple[GatedPod, int]] = {}
+        """With the moment until which they are set aside."""
+        self._returning: set[str] = set()
+        """Pods that are set aside, and wait again before the next release."""
+        self._newer: dict[str, GatedPod] = {}
+        """Pods that have changed since their removal began."""
+        self._is_turn_of_others = False
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._aside
+
+    def add(self, pod: GatedPod, until_us: int) -> None:
+        self._aside[pod.waiting.uid] = pod, until_us
+
+    def update_pod(self, pod: GatedPod) -> None:
+        """Replace a Pod that has changed, also before it is set aside. It is tried again: the cause may be gone."""
+        uid = pod.waiting.uid
+        self._newer[uid] = pod
+        if uid in self._aside:
+            self._aside[uid] = self._aside[uid][0], 0
+
+    def forget(self, uid: str) -> None:
+        """Forget a Pod that no longer waits."""
+        self._aside.pop(uid, None)
+        self._newer.pop(uid, None)
+
+    def note_released(self, service: str) -> None:
+        """Note that a Pod was released that had been refused: the cause may be gone for others of its service."""
+        self._returning.update(uid for uid, (pod, _) in self._aside.items() if pod.waiting.service == service)
+
+    def return_to_queue(self) -> None:
+        """Let Pods wait again whose cause may be gone. A removal that ends must not: the loop may be charging Pods."""
+        returning, self._returning = self._returning, set()
+        for uid in sorted(returning & self._aside.keys(), key=lambda uid: self._aside[uid][1]):
+            self._wait_again(uid)
+
+    def return_due(self, now_us: int, slow: AbstractSet[str]) -> None:
+        """Let Pods wait again. Every second Pod of a slow service that is tried was not tried before."""
+        self._is_turn_of_others = not self._is_turn_of_others
+        done = set(slow) if self._is_turn_of_others else set[str]()
+        for uid, (pod, until_us) in sorted(self._aside.items(), key=lambda item: item[1][1]):
+            service = pod.waiting.service
+            if until_us > now_us or service in done:
+                continue
+            if service in slow:
+                done.add(service)
+            self._wait_again(uid)
+
+    def _wait_again(self, uid: str) -> None:
+        pod, _ = self._aside.pop(uid)
+        newer = self._newer.pop(uid, pod)
+        self._on_waiting(replace(newer, waiting=replace(newer.waiting, since_us=pod.waiting.since_us)))

@@ -1,0 +1,76 @@
+"""Slots of gate removals, shared by namespaces: a webhook that hangs in one of them does not take the others' slots."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+
+_SLOTS = 32
+_ANSWER_US = 500_000
+"""How long an answer shows that a namespace does not hang; the API server gives most within 100 ms."""
+
+
+class RemovalSlots:
+    """Gates that are removed concurrently.
+
+    - A namespace in which a call was just answered may hold as many slots as are free: alone half of them.
+    - Any other one holds one slot, so that many may hang. Those whose last call had no answer share half of them.
+    """
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
+        self._held = Counter[str]()
+        self._waiting: dict[str, deque[asyncio.Future[bool]]] = {}
+        """By namespace, in the order of their turns."""
+        self._answered_us: dict[str, int] = {}
+        """When the last call in a namespace was answered, of those that hold slots."""
+        self._unanswered: set[str] = set()
+        """Namespaces in which the last call was not answered."""
+
+    def hangs(self, namespace: str) -> bool:
+        """Return whether calls in a namespace wait for an answer, and none had one lately."""
+        return namespace in self._unanswered or (self._held[namespace] > 0 and not self._answers(namespace))
+
+    async def acquire(self, namespace: str) -> bool:
+        """Wait for a slot; False if another call in the namespace had no answer meanwhile."""
+        if namespace not in self._waiting and self._has_share(namespace):
+            self._held[namespace] += 1
+            return True
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, deque()).append(turn)
+        return await turn
+
+    def release(self, namespace: str, *, is_answered: bool) -> None:
+        """Give a slot back, and to the next ones that wait. `is_answered`: the API server has done it or refused it."""
+        self._held[namespace] -= 1
+        if is_answered:
+            self._unanswered.discard(namespace)
+            self._answered_us[namespace] = self._now_us()
+        else:
+            self._unanswered.add(namespace)
+            for turn in self._waiting.pop(namespace, ()):
+                if not turn.cancelled():
+                    turn.set_result(False)
+        while (following := self._find_next()) is not None:
+            turns = self._waiting.pop(following)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[following] = turns  # after the others
+            if not turn.cancelled():
+                self._held[following] += 1
+                turn.set_result(True)
+        if not self._held[namespace]:
+            del self._held[namespace]
+            self._answered_us.pop(namespace, None)
+
+    def _answers(self, namespace: str) -> bool:
+        answered_us = self._answered_us.get(namespace)
+        return answered_us is not None and self._now_us() - answered_us < _ANSWER_US
+
+    def _has_share(self, namespace: str) -> bool:
+        free = _SLOTS - self._held.total()
+        if not self._answers(namespace):
+            free = min(free if namespace not in self._unanswered else free - _SLOTS // 2, 1)
+        return self._held[namespace] < free
+
+    def _find_next(self) -> str | None:
+        return next(filter(self._has_share, self._waiting), None)
