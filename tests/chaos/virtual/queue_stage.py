@@ -117,7 +117,7 @@ class QueueStage(GroupSimulation):
             self._change_leader()
 
     def _change_leader(self) -> None:
-        self.loop._removal.cancel()
+        self.loop._removal.attempts.cancel()
         self.lead()
         self.show(*self.gates.pods)
 

@@ -140,7 +140,7 @@ class History(GroupSimulation):
                 return
 
     def change_leader(self) -> None:
-        self.loop._removal.cancel()
+        self.loop._removal.attempts.cancel()
         self.store.together.clear()
         self.lead()
         self.show(*self.gates.pods)

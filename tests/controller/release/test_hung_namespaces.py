@@ -57,7 +57,7 @@ async def test_namespaces_that_hang_take_no_turn_from_another_one(namespaces: in
         simulation.clock.set(simulation.clock.now_us() + SECOND_US // 20)
         await _settle()
     leading.cancel()
-    simulation.loop._removal.cancel()
+    simulation.loop._removal.attempts.cancel()
     assert len(simulation.gates.ungated) >= fewest
 
 

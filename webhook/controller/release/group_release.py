@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from webhook.controller.release.actions import Released
 from webhook.controller.release.charging import ReleaseStore, charge, is_charged
-from webhook.controller.release.gated_groups import GatedGroup, GatedGroups, GroupFacts, GroupKey, find_key
+from webhook.controller.release.gated_groups import GatedGroups, GroupFacts, GroupKey, find_key
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.releaser import PodReleaser
 from webhook.core.quota import CounterPlan
@@ -145,8 +145,3 @@ class GroupRelease:
                 vacancies.remove(vacancy)
             if not vacancies:
                 del self._vacancies[key]
-
-
-def find_group_uid(whole: Released) -> str:
-    """Return what stands for a group; "" for a Pod that is released alone."""
-    return whole.waiting.uid if isinstance(whole, GatedGroup) else ""

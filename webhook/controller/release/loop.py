@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from webhook.controller.release.actions import ReleaseActions, Released
 from webhook.controller.release.charging import RecentCharges, ReleaseStore
 from webhook.controller.release.failures import ReleaseFailures
-from webhook.controller.release.gated_groups import GroupFacts
+from webhook.controller.release.gated_groups import GatedGroup, GroupFacts
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
-from webhook.controller.release.group_release import GroupRelease, find_group_uid
+from webhook.controller.release.group_release import GroupRelease
 from webhook.controller.release.queue_reader import QueueReader
 from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.releaser import PodReleaser
@@ -95,10 +95,10 @@ class ReleaseLoop:
             *(self._on_released, self._releaser.retry, self.groups.keep_share, self.groups.put, reports.on_trouble)
         )
         failures = ReleaseFailures()
-        self._removal = GateRemoval(store, index, gates, failures, removal)
+        self._limit, self._recent = ReleaseRateLimit(rate), RecentCharges()
+        self._removal = GateRemoval(store, index, gates, failures, self._limit, removal)
         shown = self._removal.is_charged, self.groups, lambda: self._unqueued
         self.queue = QueueReader(self._releaser, store, policy, failures, *shown)
-        self._limit, self._recent = ReleaseRateLimit(rate), RecentCharges()
         self._retried_us = self._indexed_us = 0
         self._unqueued: Mapping[str, GatedPod] = {}  # since the store gave no answer
 
@@ -117,7 +117,7 @@ class ReleaseLoop:
                 seconds = (due_us - self._store.now_us()) / 1_000_000 if due_us is not None else _ROUND_SECONDS
                 await asyncio.sleep(min(max(seconds, _ROUND_SECONDS_MIN), _ROUND_SECONDS))
         finally:
-            self._removal.cancel()
+            self._removal.attempts.cancel()
             self._reports.on_waiting({})
             self._reports.on_depths(())
 
@@ -138,7 +138,8 @@ class ReleaseLoop:
             self._removal.backoff.return_to_queue()
             await self._take_changes(compiled)
             for plan, pod in await self.groups.update(compiled.plans):
-                self._removal.start(plan, pod)
+                self._removal.attempts.start(plan, pod)
+            self._removal.continue_groups()
             await self._removal.update_index()
             if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
                 self._indexed_us, self._unmended = now_us, list(self._queued)
@@ -161,7 +162,7 @@ class ReleaseLoop:
             self._report_waiting()
             return None
         self._unqueued = {}
-        room = min(self._limit.compute_room(now_us), self._removal.room)
+        room = min(self._limit.compute_room(now_us), self._removal.attempts.room)
         due_us = await self._releaser.step(room, self._removal.held_services)
         self._report_waiting()
         return due_us
@@ -247,11 +248,12 @@ class ReleaseLoop:
 
     async def _release(self, whole: Released) -> None:
         pods = self.groups.take(whole)
-        if group := find_group_uid(whole):
-            self._removal.join(group, (pod.waiting.uid for pod in pods))
+        plan = self._find_plan(pods[0])
+        if isinstance(whole, GatedGroup) and plan is not None:
+            self._removal.start_group(plan, pods)
+            return
         for pod in pods:
-            self._limit.spend()
-            self._removal.start(self._find_plan(pod), pod)
+            self._removal.attempts.start(plan, pod)
 
     def _on_released(self, pod: GatedPod) -> None:
         self._pods.note_released(pod.waiting.uid)

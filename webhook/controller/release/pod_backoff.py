@@ -5,11 +5,15 @@ from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
+from webhook.controller.release.gated_groups import find_key
 from webhook.controller.release.gated_pods import GatedPod
 
 
 class PodBackoff:
-    """Pods that are set aside, in no queue. They wait again as old as they are, and as they are by then."""
+    """Pods that are set aside, in no queue. They wait again as old as they are, and as they are by then.
+
+    Members of a group are set aside together, and wait again together: a part of them would wait for the others.
+    """
 
     def __init__(self, on_waiting: Callable[[GatedPod], None]) -> None:
         """`on_waiting` is called with each Pod that waits again."""
@@ -32,8 +36,10 @@ class PodBackoff:
         """Replace a Pod that has changed, also before it is set aside. It is tried again: the cause may be gone."""
         uid = pod.waiting.uid
         self._newer[uid] = pod
-        if uid in self._aside:
-            self._aside[uid] = self._aside[uid][0], 0
+        if uid in self._aside and self._aside[uid][1]:
+            whole = _find_whole(self._aside[uid][0])
+            for one in [one for one, (other, _) in self._aside.items() if _find_whole(other) == whole]:
+                self._aside[one] = self._aside[one][0], 0
 
     def forget(self, uid: str) -> None:
         """Forget a Pod that no longer waits."""
@@ -53,16 +59,22 @@ class PodBackoff:
     def return_due(self, now_us: int, slow: AbstractSet[str]) -> None:
         """Let Pods wait again. Every second Pod of a slow service that is tried was not tried before."""
         self._is_turn_of_others = not self._is_turn_of_others
-        done = set(slow) if self._is_turn_of_others else set[str]()
+        returned: dict[str, str] = dict.fromkeys(slow, "") if self._is_turn_of_others else {}
+        """What returns of each slow service."""
         for uid, (pod, until_us) in sorted(self._aside.items(), key=lambda item: item[1][1]):
             service = pod.waiting.service
-            if until_us > now_us or service in done:
-                continue
-            if service in slow:
-                done.add(service)
-            self._wait_again(uid)
+            if until_us > now_us:
+                break
+            if service not in slow or returned.setdefault(service, _find_whole(pod)) == _find_whole(pod):
+                self._wait_again(uid)
 
     def _wait_again(self, uid: str) -> None:
         pod, _ = self._aside.pop(uid)
         newer = self._newer.pop(uid, pod)
         self._on_waiting(replace(newer, waiting=replace(newer.waiting, since_us=pod.waiting.since_us)))
+
+
+def _find_whole(pod: GatedPod) -> str:
+    """Return what stands for all that waits again with a Pod: its group, or its uid."""
+    key = find_key(pod)
+    return pod.waiting.uid if key is None else key.uid
