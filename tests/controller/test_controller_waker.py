@@ -213,6 +213,23 @@ async def test_more_controllers_than_are_remembered_are_ignored() -> None:
     assert [workload.name for workload in simulation.workloads.woken] == [f"web-{number}" for number in range(5)]
 
 
+@pytest.mark.parametrize("invented", [8, 200])
+async def test_events_that_somebody_invents_in_one_namespace_keep_no_controller_of_another_from_being_woken(
+    invented: int,
+) -> None:
+    services = "- {name: web, match: {namespaces: [shop, evil]}, quota: {windows: [{window: 10s, hard: {pods: 90}}]}}"
+    simulation = Simulation(compile_policy(services), WakeTiming(held_max=20))
+    for number in range(invented):
+        reference = ControllerReference("ReplicaSet", "evil", f"f{number}", f"u{number}")
+        await simulation.reader.on_creation_failed(reference, at_us=simulation.clock.now_us(), is_held=True)
+    for number in range(8):
+        await simulation.hold(f"web-{number}", 1)
+    for _ in range(2):
+        await simulation.reader.read()
+    await simulation.waker.round()
+    assert len([workload for workload in simulation.workloads.woken if workload.namespace == "shop"]) == 8
+
+
 async def test_controller_that_creates_nothing_is_woken_less_and_less_often() -> None:
     simulation = Simulation(FREE)
     simulation.workloads.creates_nothing = True

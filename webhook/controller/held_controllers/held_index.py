@@ -21,6 +21,51 @@ class _Entry:
     demand: Demand | None = None
 
 
+class _UnreadControllers:
+    """Controllers to be read, each with the time of its denial. Namespaces take turns: Events may be invented."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[ControllerReference, int]] = {}
+        """By namespace, in the order of their turns."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, reference: ControllerReference, at_us: int) -> None:
+        """Add a controller unless it is known."""
+        of_namespace = self._of.setdefault(reference.namespace, {})
+        self._count += reference not in of_namespace
+        of_namespace.setdefault(reference, at_us)
+
+    def remove(self, reference: ControllerReference) -> None:
+        """Remove a controller, if it is known."""
+        of_namespace = self._of.get(reference.namespace, {})
+        self._count -= of_namespace.pop(reference, None) is not None
+        if not of_namespace:
+            self._of.pop(reference.namespace, None)
+
+    def make_place(self, namespace: str) -> bool:
+        """Remove the newest controller of the namespace with the most; False if that has hardly more than this one."""
+        longest = max(self._of.values(), key=len, default={})
+        if len(longest) <= len(self._of.get(namespace, {})) + 1:
+            return False
+        self.remove(next(reversed(longest)))
+        return True
+
+    def take(self, most: int) -> list[tuple[ControllerReference, int]]:
+        """Remove and return the next ones."""
+        taken: list[tuple[ControllerReference, int]] = []
+        while self._of and len(taken) < most:
+            namespace, of_namespace = next(iter(self._of.items()))
+            reference, at_us = next(iter(of_namespace.items()))
+            self.remove(reference)
+            taken.append((reference, at_us))
+            if of_namespace:
+                self._of[namespace] = self._of.pop(namespace)
+        return taken
+
+
 class HeldIndex:
     """A controller is read after each Event about it, and some time after it was woken."""
 
@@ -28,8 +73,7 @@ class HeldIndex:
         self._timing = timing
         self._settle_us = round(timing.settle_seconds * 1_000_000)
         self._entries: dict[ControllerReference, _Entry] = {}
-        self._unread: dict[ControllerReference, int] = {}
-        """Controllers to be read, with the time of their denial."""
+        self._unread = _UnreadControllers()
         self._compiled: CompiledPolicy | None = None
         """The policy to which the demands belong."""
         self.changed_tags: set[str] = set()
@@ -41,27 +85,25 @@ class HeldIndex:
     def note(self, reference: ControllerReference, at_us: int) -> None:
         """Note that a Pod was denied.
 
-        Ignored beyond the bound, because the controller also retries by itself, and for a controller that was just
-        woken: it reports a denied Pod before it counts the Pods that it has created.
+        Ignored beyond the bound, because the controller also retries by itself, but not because of other namespaces
+        with more; and for a controller that was just woken: it reports a denied Pod before it counts the Pods that it
+        has created.
         """
         entry = self._entries.get(reference)
         has_place = len(self._entries) + len(self._unread) < self._timing.held_max
-        if entry.settled if entry is not None else has_place:
-            self._unread.setdefault(reference, at_us)
+        if entry.settled if entry is not None else has_place or self._unread.make_place(reference.namespace):
+            self._unread.add(reference, at_us)
 
     def forget(self, reference: ControllerReference) -> None:
-        self._unread.pop(reference, None)
+        self._unread.remove(reference)
         self._entries.pop(reference, None)
 
     def take_unread(self, most: int) -> Sequence[tuple[ControllerReference, int]]:
         """Remove and return the controllers to read next."""
-        chosen = list(self._unread.items())[:most]
-        for reference, _ in chosen:
-            del self._unread[reference]
-        return chosen
+        return self._unread.take(most)
 
     def has_unread(self) -> bool:
-        return bool(self._unread)
+        return len(self._unread) > 0
 
     def put(
         self,
@@ -106,7 +148,9 @@ class HeldIndex:
     def requeue_woken(self, now_us: int) -> bool:
         """Queue controllers that were woken long enough ago to be read again; return whether there are any."""
         due = [reference for reference, entry in self._entries.items() if not entry.settled and entry.next_us <= now_us]
-        self._unread.update(dict.fromkeys(due, 0))
+        for reference in due:
+            self._unread.remove(reference)
+            self._unread.add(reference, 0)
         return bool(due)
 
     def use(self, compiled: CompiledPolicy) -> bool:

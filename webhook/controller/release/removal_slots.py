@@ -35,7 +35,7 @@ class RemovalSlots:
         if namespace not in self._waiting and self._has_share(namespace):
             self._held[namespace] += 1
             return True
-        turn = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, deque()).append(turn)
         return await turn
 
