@@ -1,6 +1,6 @@
 """Many waiting Pods of which no two are alike: what they cost the store, and what other services notice of them."""
 
-from tests.controller.release.queue_simulation import QueueSimulation
+from tests.controller.release.queue_simulation import SECOND_US, QueueSimulation
 from webhook.core.quota import Acquire, Receipt
 
 _POOL = "pools: [{name: all, windows: [{window: 10s, hard: {pods: 9999}}], whenExceeded: Queue}]"
@@ -49,6 +49,21 @@ async def test_a_service_with_many_priorities_costs_others_of_its_queue_no_turn(
     await simulation.run_rounds(0.1)
     assert simulation.gates.ungated == ["p499", "p498", "x"]
     assert len(simulation.store.charged_together) < 100
+
+
+async def test_a_namespace_without_room_holds_up_no_other_namespace_of_its_service() -> None:
+    simulation = QueueSimulation(
+        _SERVICES.replace("quota: {windows: [{window: 1h", "quota: {per: Namespace, windows: [{window: 1h").replace(
+            "[shop]", '["shop*"]'
+        )
+    )
+    await simulation.create("a1", "a2", "a3", namespace="shop-a")
+    await simulation.run_rounds(2)
+    simulation.clock.set(simulation.clock.now_us() + 700 * SECOND_US)
+    await simulation.run_rounds(2)
+    await simulation.create("b1", namespace="shop-b")
+    await simulation.run_rounds(2)
+    assert simulation.gates.ungated == ["a1", "a2", "b1"]
 
 
 async def test_a_pod_behind_many_that_do_not_fit_is_tried_in_the_end() -> None:

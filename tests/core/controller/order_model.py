@@ -73,19 +73,25 @@ class OrderModel:
         return min(found)[2] if found else None
 
     def list_releasable(self, service: str, now_us: int) -> Sequence[WaitingPod]:
-        """Return a service's Pods in its order, without passed ones, up to one for which room is kept."""
+        """Return a service's Pods in its order, without passed ones, up to one for which room is kept.
+
+        Room in a limit of the service is kept from Pods of the same scope: others have limits of their own.
+        """
         if any(kept is not None and pod.service == service for pod, *_, kept in self.releasing.values()):
             return []
         pods: list[WaitingPod] = []
         seen: set[Shape] = set()
+        closed: set[str] = set()
         for pod in sorted(self.waiting[service], key=lambda pod: (-pod.priority, pod.since_us, pod.uid)):
-            if shape_of(pod) in seen:
+            if shape_of(pod) in seen or pod.scope in closed:
                 continue
             seen.add(shape_of(pod))
             if not self.is_blocked(pod, now_us):
                 pods.append(pod)
             elif self.is_kept(pod, now_us):
-                return [*pods, pod] if self.until[shape_of(pod)][1] is Holder.POOL else pods
+                if self.until[shape_of(pod)][1] is Holder.POOL:
+                    return [*pods, pod]
+                closed.add(pod.scope)
         return pods
 
     def is_blocked(self, pod: WaitingPod, now_us: int) -> bool:

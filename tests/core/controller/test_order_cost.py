@@ -59,6 +59,23 @@ def test_a_pod_costs_about_as_much_among_many_different_ones_as_among_few(servic
         assert 0 < many < 1.5 * few, costs
 
 
+def test_a_pod_costs_about_as_much_among_many_that_keep_room_as_among_few() -> None:
+    """Each lane keeps room in its scope from another one."""
+    costs: dict[int, float] = {}
+    for count in (80, 640):
+        order = ReleaseOrder(_MEMBERS)
+        for number in range(count):
+            for cpu in (1, 2):
+                cost = {"pods": 1, "requests.cpu": cpu}
+                order.add(WaitingPod(f"u{number:05}-{cpu}", "gold", number, cost, f"n{number}", 2 - cpu))
+        assert _try_all(order, 1000, 2000) == 2 * count
+        order.retry()
+        opcodes, number = count_opcodes(lambda order=order: _try_all(order, 11 * _MINUTE_US, 12 * _MINUTE_US))
+        assert number == count, "those behind are not tried"
+        costs[count] = opcodes / count
+    assert 0 < costs[640] < 1.5 * costs[80], costs
+
+
 def test_a_new_pod_costs_about_as_much_among_many_different_ones_as_among_few() -> None:
     few, many = (count_opcodes(lambda count=count: _build_order("gold", count))[0] / count for count in (80, 640))
     assert 0 < many < 1.5 * few

@@ -134,6 +134,37 @@ def test_room_of_a_pool_is_kept_from_all_of_its_services() -> None:
     assert _release(order, 9, 100 + _AGEING_US) == ["other-gold", "other-gold", "bronze"]
 
 
+def test_room_that_is_kept_in_one_scope_is_kept_from_no_other_scope() -> None:
+    """With `per: Namespace` each namespace has limits of its own."""
+    waiting = [WaitingPod(f"{scope}{n}", "gold", n, {"pods": 1}, scope) for n, scope in enumerate("aab")]
+    order = _build_order(*waiting, WaitingPod("a-small", "gold", 9, {"pods": 1, "cpu": 1}, "a"))
+    first = order.take(100)
+    assert first == waiting[0]
+    order.put_back(first.uid, 100, 100 + 3 * _AGEING_US, Holder.SERVICE)
+    now_us = 100 + _AGEING_US
+    second = order.take(now_us)
+    assert second == waiting[2]
+    order.confirm(second.uid)
+    assert order.take(now_us) is None, "room is kept from the small one of its scope"
+    order.retry()
+    assert order.take(now_us) == waiting[0]
+    order.confirm(first.uid)
+    assert _release(order, 9, now_us) == ["gold", "gold"]
+
+
+def test_a_pod_behind_one_that_keeps_room_keeps_no_room_of_the_pool() -> None:
+    large = WaitingPod("large", "gold", 1, {"pods": 8}, "a", priority=1)
+    other = WaitingPod("other", "gold", 2, {"pods": 4}, "a")
+    order = _build_order(large, other, WaitingPod("b", "other-gold", 50, {"pods": 1}))
+    for pod, by in ((large, Holder.SERVICE), (other, Holder.POOL)):
+        assert order.take(100) == pod
+        order.put_back(pod.uid, 100, 100 + 3 * _AGEING_US, by)
+    assert _release(order, 9, 100 + _AGEING_US) == ["other-gold"]
+    order.remove(large.uid)
+    order.add(WaitingPod("c", "other-gold", 60, {"pods": 1}))
+    assert order.take(100 + _AGEING_US) is None, "now it is the first of its scope"
+
+
 def test_others_pass_a_blocked_pod_since_its_first_try() -> None:
     order = _build_order(*_build_pods("gold", 1, pods=8), *_build_pods("gold", 1, since_us=50))
     for now_us in (100, 100 + _AGEING_US // 2, 99 + _AGEING_US):

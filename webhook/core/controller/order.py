@@ -37,7 +37,7 @@ class ReleaseOrder:
     - After each `ageing` period, a waiting Pod also belongs to the next higher class, as a lifted Pod. While that class
       has Pods of its own, lifted Pods take `liftedShare` of its releases, in the order in which they were lifted.
     - A Pod that does not fit is passed. After one `ageing` period room is kept for it: the Pods behind it wait, those
-      of its service, or those of the whole queue if a limit of the pool blocks it.
+      of its service and scope, or those of the whole queue if a limit of the pool blocks it.
     """
 
     def __init__(self, members: Iterable[Member]) -> None:
