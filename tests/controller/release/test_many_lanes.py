@@ -1,5 +1,7 @@
 """Many waiting Pods of which no two are alike: what they cost the store, and what other services notice of them."""
 
+from msgspec.structs import replace
+
 from tests.controller.release.queue_simulation import SECOND_US, QueueSimulation
 from webhook.core.quota import Acquire, Receipt
 
@@ -74,3 +76,20 @@ async def test_a_pod_behind_many_that_do_not_fit_is_tried_in_the_end() -> None:
     await simulation.create("small", cpu="100m")
     await simulation.run_rounds(5)
     assert simulation.gates.ungated == ["small"]
+
+
+async def test_a_pod_behind_many_that_are_tried_each_second_is_tried_in_the_end() -> None:
+    """As those are that wait for live Pods to end. There are too many to try all of them within a second."""
+    simulation = QueueSimulation(_SERVICES)
+    acquire, batch = simulation.store.acquire, simulation.policy.plans["batch"]
+
+    async def admit_last(request: Acquire) -> Receipt:
+        receipt = await acquire(replace(request, plan=batch) if request.uid == "last" else request)
+        return replace(receipt, free_at_us=receipt.at_us + SECOND_US) if receipt.refused else receipt
+
+    simulation.store.acquire = admit_last  # type: ignore[method-assign]  the last Pod has room
+    for number in range(900):
+        await simulation.create(f"p{number:03}", annotations={"podgate.io/priority": str(1 + number)})
+    await simulation.create("last")
+    await simulation.run_rounds(4)
+    assert simulation.gates.ungated == ["p899", "p898", "last"]

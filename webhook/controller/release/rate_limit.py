@@ -8,6 +8,8 @@ _SAVED_US_MAX = 250_000
 
 _REFUSALS_MAX, _REFUSALS_US = 32, 100_000
 """How many Pods of a service are tried in vain in this time: each costs a call of the store."""
+_PASS_US_MIN = 1_000_000
+"""As long as the retry of Pods for which no better moment is known: within it, all of few lanes are tried anyway."""
 
 
 class ReleaseRateLimit:
@@ -30,6 +32,12 @@ class ReleaseRateLimit:
     def spend(self) -> None:
         """Note one release."""
         self._room -= 1
+
+
+def compute_pass_us(lanes: int) -> int:
+    """Return how long a Pod that does not fit leaves the turn to others of its service: until all may be tried."""
+    pass_us = lanes * _REFUSALS_US // _REFUSALS_MAX
+    return pass_us if pass_us > _PASS_US_MIN else 1
 
 
 class RefusalRateLimit:

@@ -12,7 +12,7 @@ from webhook.controller.release.charging import RETRY_US, ReleaseStore, charge, 
 from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.queued_pods import QueuedPods
-from webhook.controller.release.rate_limit import RefusalRateLimit
+from webhook.controller.release.rate_limit import RefusalRateLimit, compute_pass_us
 from webhook.core.controller.lane import UNANSWERED
 from webhook.core.controller.order import ReleaseOrder
 from webhook.core.controller.waiting_pod import Member, WaitingPod
@@ -186,8 +186,7 @@ class PodReleaser:
             if self._left <= 0:
                 self._orders[tag] = self._orders.pop(tag)
                 return self._now_us()
-        now_us = self._now_us()
-        if now_us < self.held_until_us:
+        if (now_us := self._now_us()) < self.held_until_us:
             return self.held_until_us
         times = [at_us for order in self._orders.values() if (at_us := order.find_next_us(now_us)) is not None]
         deadline_us = self.pods.find_deadline_us()
@@ -296,5 +295,6 @@ class PodReleaser:
         self._refusals.note(pod.waiting.service)
         order.held_services |= self._refusals.reached
         until_us, by = find_obstacle(receipt)
-        order.put_back(uid, receipt.at_us, max(until_us, receipt.at_us + 1), by)
+        pass_us = compute_pass_us(order.count_lanes(pod.waiting.service))
+        order.put_back(uid, receipt.at_us, max(until_us, receipt.at_us + pass_us), by)
         return True

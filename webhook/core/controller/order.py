@@ -104,6 +104,10 @@ class ReleaseOrder:
             self._lanes[taken.pod.service].note_fit(taken.lane)
             self._drop_if_empty(taken.pod, taken.lane)
 
+    def count_lanes(self, service: str) -> int:
+        """Return how many kinds of Pods of a service wait, each of which the store is asked for by itself."""
+        return len(self._lanes[service])
+
     def find_due_us(self, uid: str) -> int:
         """Return since when a Pod which `take` returned was expected to fit; 0 if it was never blocked."""
         return self._taken[uid].lane.due_us

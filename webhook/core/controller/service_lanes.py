@@ -98,6 +98,9 @@ class ServiceLanes:
         self._given_up: set[str | None] = set()
         """Where a lane keeps room no longer."""
 
+    def __len__(self) -> int:
+        return len(self._lanes)
+
     def __iter__(self) -> Iterator[PodLane]:
         return iter(self._lanes.values())
 
