@@ -9,6 +9,7 @@ from webhook.core.admission import (
     grouping,
     mutation,
     queueing,
+    reinvocation,
     rewrite_warnings,
     rule_check,
     slots,
@@ -29,12 +30,16 @@ from webhook.core.quota import Receipt
 
 
 class Rewrite(Struct, frozen=True):
-    """The patch of a new Pod, the warnings, the change of its QoS class, and notes of both."""
+    """The patch of a new Pod, the warnings, the change of its QoS class, and notes of both.
+
+    `is_repeated`: the Pod carries a policy's hash, perhaps of an earlier call.
+    """
 
     patch: Patch
     overwritten: tuple[str, ...]
     qos_change: str
     notes: tuple[StageNote, ...]
+    is_repeated: bool
 
 
 class Check(Struct, frozen=True):
@@ -60,6 +65,8 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
     if view is not None:
         _degrade(evaluation, view)
     found = get_or_compute(evaluation, _build_rewrite, (evaluation.deviation.degraded, evaluation.is_gated))
+    if found.is_repeated:
+        found = _rewrite_again(evaluation, found)
     evaluation.patch = found.patch
     if evaluation.group is not None:
         evaluation.patch = Patch([*found.patch, *grouping.write_group(evaluation, evaluation.group)])
@@ -83,7 +90,20 @@ def _build_rewrite(evaluation: Evaluation) -> Rewrite:
     change = "" if qos is None else f"{qos[0]} to {qos[1]}"
     paths = ", ".join(operation.path for operation in patch) or "nothing to change"
     notes = (*([f"QoS class: {change}"] if change else []), paths)
-    return Rewrite(patch, overwritten, change, tuple(StageNote("rewrite", note) for note in notes))
+    is_repeated = mutation.HASH_ANNOTATION in pod.annotations
+    return Rewrite(patch, overwritten, change, tuple(StageNote("rewrite", note) for note in notes), is_repeated)
+
+
+def _rewrite_again(evaluation: Evaluation, found: Rewrite) -> Rewrite:
+    """Return the rewrite without what an earlier call wrote and is outdated. Each Pod has its own managedFields."""
+    pod, service = evaluation.pod, evaluation.owner
+    former = evaluation.compiled.find_by_label(pod) or service
+    outdated = reinvocation.remove_outdated(pod, service, service if former.name == service.name else former)
+    if not outdated:
+        return found
+    evaluation.pod = mutation.apply_patch(pod, outdated)
+    anew = _build_rewrite(evaluation)
+    return replace(anew, patch=Patch([*outdated, *anew.patch]))
 
 
 def _degrade(evaluation: Evaluation, view: BreakerView) -> None:

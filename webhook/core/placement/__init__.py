@@ -14,6 +14,7 @@ from webhook.core.placement.all_fields import (
     reduce_managers,
     resolve_namespace_labels,
 )
+from webhook.core.placement.outdated import remove_outdated
 from webhook.core.placement.plan import SERVICE_LABEL, VARIANT_LABEL, PlacementPlan
 from webhook.core.placement.variants import merge_variant
 
@@ -33,5 +34,6 @@ __all__ = [
     "merge_variant",
     "reads_field_managers",
     "reduce_managers",
+    "remove_outdated",
     "resolve_namespace_labels",
 ]

@@ -19,7 +19,7 @@ from webhook.core.placement.tolerations import format_toleration
 from webhook.core.policy_fields import Allowed
 
 _VALUES_SHOWN_MAX = 3
-_API_SERVER_TOLERATIONS = tuple(
+API_SERVER_TOLERATIONS = tuple(
     Toleration(f"node.kubernetes.io/{condition}", "Exists", "", "NoExecute", 300)
     for condition in ("not-ready", "unreachable")
 )
@@ -73,7 +73,7 @@ def _check_values(pod: Pod, plan: PlacementPlan, allow: Allowed) -> Iterator[Vio
 
 
 def _list_foreign_tolerations(pod: Pod, plan: PlacementPlan, listed: Sequence[Toleration]) -> list[str]:
-    permitted = (*listed, *(planned.entry for planned in plan.tolerations), *_API_SERVER_TOLERATIONS)
+    permitted = (*listed, *(planned.entry for planned in plan.tolerations), *API_SERVER_TOLERATIONS)
     return [
         format_toleration(own)
         for own in dict.fromkeys(map(_add_operator, pod.spec.tolerations or ()))

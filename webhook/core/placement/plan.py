@@ -165,8 +165,12 @@ class PlacementPlan(Struct, frozen=True):
         plan = self._drop_present_fields(pod) if self.if_absent else self
         if not self.tolerations_by_class:
             return plan
-        tolerations = self.tolerations_by_class.get(qos or find_qos_class(pod), self.tolerations)
+        tolerations = self.choose_tolerations(qos or find_qos_class(pod))
         return msgspec.structs.replace(plan, tolerations=tolerations, tolerations_by_class={})
+
+    def choose_tolerations(self, qos: QosClass | None) -> tuple[PlannedEntry[Toleration], ...]:
+        """Return the tolerations of a Pod of this class; None if no class decides them."""
+        return self.tolerations if qos is None else self.tolerations_by_class.get(qos, self.tolerations)
 
     def _drop_present_fields(self, pod: Pod) -> "PlacementPlan":
         """Return the plan without the fields of `ifAbsent` that the Pod has; the plan itself if it has none of them."""

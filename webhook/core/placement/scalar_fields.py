@@ -57,17 +57,18 @@ class ScalarField(Struct, frozen=True):
         return self.is_due and self.is_users and self.rule is OnConflict.DENY
 
 
-_FIELDS = {
+FIELDS = {
     "schedulerName": "scheduler_name",
     "priorityClassName": "priority_class_name",
     "runtimeClassName": "runtime_class_name",
 }
+"""The scalar fields that a policy sets, and the attributes that hold them."""
 
 
 def scalar_fields_of(pod: Pod, plan: PlacementPlan) -> list[ScalarField]:
     """Return the fields that the policy sets."""
     found = []
-    for name, attribute in _FIELDS.items():
+    for name, attribute in FIELDS.items():
         wanted, own = getattr(plan, attribute), getattr(pod.spec, attribute)
         if wanted is not None:
             is_users = find_users_value(pod, plan, name) is not None
@@ -80,8 +81,8 @@ def find_users_value(pod: Pod, plan: PlacementPlan, name: str) -> str | None:
 
     The API server has already defaulted an empty schedulerName.
     """
-    own: str | None = getattr(pod.spec, _FIELDS[name])
-    if not own or own == getattr(plan, _FIELDS[name]):
+    own: str | None = getattr(pod.spec, FIELDS[name])
+    if not own or own == getattr(plan, FIELDS[name]):
         return None
     if name == "schedulerName":
         return None if own == DEFAULT_SCHEDULER else own
@@ -90,7 +91,7 @@ def find_users_value(pod: Pod, plan: PlacementPlan, name: str) -> str | None:
 
 def may_stay(plan: PlacementPlan, name: str) -> bool:
     """Return whether a Pod may have its own value of a field."""
-    return getattr(plan, _FIELDS[name]) is None or plan.find_rule(_FIELDS[name]) is OnConflict.KEEP
+    return getattr(plan, FIELDS[name]) is None or plan.find_rule(FIELDS[name]) is OnConflict.KEEP
 
 
 def build_operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
@@ -98,7 +99,7 @@ def build_operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     for single in scalar_fields_of(pod, plan):
         if single.is_due and not single.is_conflict:
             found.append((add if single.own is None else replace)(single.wanted, "spec", single.name))
-            found += _remove_companions(pod, single.name)
+            found += remove_companions(pod, single.name)
     own, wanted = pod.spec.node_selector, plan.node_selector
     if own and plan.find_rule("node_selector") is not OnConflict.OVERRIDE:
         wanted = {key: value for key, value in wanted.items() if key not in own}
@@ -107,10 +108,10 @@ def build_operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
 
 def find_replaced_scalar(pod: Pod, plan: PlacementPlan | None, name: str) -> str | None:
     """Return the user's own value of a field that the policy overrides; None if the user did not write it."""
-    return find_users_value(pod, plan, name) if plan is not None and name in _FIELDS else None
+    return find_users_value(pod, plan, name) if plan is not None and name in FIELDS else None
 
 
-def _remove_companions(pod: Pod, name: str) -> list[PatchOperation]:
+def remove_companions(pod: Pod, name: str) -> list[PatchOperation]:
     """Remove the values that a plugin filled in for the former name."""
     spec = pod.spec
     if name == "priorityClassName":

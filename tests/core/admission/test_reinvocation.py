@@ -1,0 +1,230 @@
+"""Reinvocation: what an earlier call wrote from fields that have changed is written anew, the user's values stay."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.core.reviewing import Gate, pod, policy_of
+from tests.core.rewriting import apply_json_patch, decode_patch
+from tests.core.strategies import Json
+
+FROM_POD = """
+- name: web
+  match: {namespaces: [shop]}
+  placement:
+    labels: {class: {fromPod: qos, default: BE}}
+    onConflict: {labels: RULE}
+"""
+BY_CLASS = """
+- name: web
+  match: {namespaces: [shop]}
+  placement:
+    allow: {tolerations: [{key: gpu, operator: Exists}]}
+    tolerationsByQosClass:
+      BestEffort: [{key: spot, operator: Exists, effect: NoSchedule}]
+      Burstable: [{key: steady, operator: Exists, effect: NoSchedule}]
+"""
+RATIO = """
+- name: web
+  match: {namespaces: [shop]}
+  resources: {container: {defaultRequest: {cpu: 100m}, default: {cpu: 200m}, maxLimitRequestRatio: {cpu: 2}}}
+"""
+TWO_SERVICES = """
+- name: fast
+  match: {namespaces: [shop], podSelector: {matchLabels: {tier: fast}}}
+  placement: {nodeSelector: {disk: ssd}, schedulerName: s-fast, runtimeClassName: runc, priorityClassName: high}
+- name: slow
+  match: {namespaces: [shop]}
+  placement:
+    labels: {pool: slow}
+    nodeSelector: {disk: hdd, zone: b}
+    schedulerName: s-slow
+    runtimeClassName: gvisor
+    priorityClassName: low
+    tolerations: [{key: slow, operator: Exists}]
+"""
+SPOT = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+STEADY = {"key": "steady", "operator": "Exists", "effect": "NoSchedule"}
+GPU = {"key": "gpu", "operator": "Exists"}
+
+
+def record_fields(sent: Json) -> Json:
+    """Return the fields of an object as managedFields record them: lists and nodeSelector as a whole."""
+    fields: Json = {}
+    for key, value in sent.items():
+        if key in {"containers", "initContainers"}:
+            fields[f"f:{key}"] = {f'k:{{"name":"{each["name"]}"}}': record_fields(each) for each in value}
+        else:
+            fields[f"f:{key}"] = record_fields(value) if isinstance(value, dict) and key != "nodeSelector" else {}
+    return fields
+
+
+def send(**sent: Any) -> Json:
+    """Return a Pod as the API server calls the webhooks for it."""
+    made = pod(**sent)
+    fields = record_fields({"metadata": made["metadata"], "spec": made["spec"]})
+    made["metadata"]["managedFields"] = [{"manager": "kubectl", "operation": "Update", "fieldsV1": fields}]
+    return made
+
+
+class Admission:
+    """The calls for one Pod."""
+
+    def __init__(self, services: str, sent: Json) -> None:
+        self.gate, self.pod = Gate(policy_of(services)), deepcopy(sent)
+
+    async def mutate(self) -> list[Json]:
+        decision = await self.gate.mutate(object=self.pod)
+        self.pod = apply_json_patch(self.pod, decision.patch)
+        return decode_patch(decision.patch)
+
+    async def validate(self) -> str:
+        """Return the message of the denial."""
+        self.pod["metadata"] |= {"name": "web-1", "uid": "u1"}
+        return (await self.gate.validate(object=self.pod)).status.message
+
+    @property
+    def labels(self) -> Json:
+        found: Json = self.pod["metadata"]["labels"]
+        return found
+
+    @property
+    def resources(self) -> Json:
+        found: Json = self.pod["spec"]["containers"][0]["resources"]
+        return found
+
+
+@pytest.mark.parametrize(("rule", "final"), [("Deny", "LS"), ("Override", "LS"), ("Keep", "BE")])
+async def test_a_label_of_the_pod_is_read_anew(rule: str, final: str) -> None:
+    admission = Admission(FROM_POD.replace("RULE", rule), send(labels={"app": "x"}))
+    await admission.mutate()
+    assert admission.labels["class"] == "BE"
+    admission.labels["qos"] = "LS"
+    await admission.mutate()
+    assert admission.labels["class"] == final
+    assert await admission.validate() == ""
+    assert await admission.mutate() == []
+
+
+async def test_a_label_that_the_user_sent_stays_and_is_denied() -> None:
+    admission = Admission(FROM_POD.replace("RULE", "Deny"), send(labels={"class": "BE", "app": "x"}))
+    await admission.mutate()
+    admission.labels["qos"] = "LS"
+    assert await admission.mutate() == []
+    assert "remove the field from the Pod" in await admission.validate()
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+async def test_a_hash_that_the_user_sent_is_no_sign_of_an_earlier_call(*, is_recorded: bool) -> None:
+    services = FROM_POD.replace("RULE", "Deny")
+    forged = {"podgate.io/policy-hash": Gate(policy_of(services)).loaded.hash}
+    sent = send(labels={"qos": "LS", "app": "x"}, annotations=forged)
+    sent["metadata"]["labels"]["class"] = "BE"  # another webhook's
+    if not is_recorded:
+        del sent["metadata"]["managedFields"]
+    admission = Admission(services, sent)
+    await admission.mutate()
+    assert admission.labels["class"] == "BE"
+    assert "class] is 'BE', the policy sets 'LS'" in await admission.validate()
+
+
+@pytest.mark.parametrize("own", [None, [GPU]])
+async def test_tolerations_are_those_of_the_new_class(own: list[Json] | None) -> None:
+    admission = Admission(BY_CLASS, send(tolerations=own) if own else send())
+    await admission.mutate()
+    assert admission.pod["spec"]["tolerations"] == [*(own or []), SPOT]
+    admission.resources["requests"] = {"cpu": "100m"}
+    await admission.mutate()
+    assert admission.pod["spec"]["tolerations"] == [*(own or []), STEADY]
+    assert await admission.validate() == ""
+    assert await admission.mutate() == []
+
+
+async def test_tolerations_of_the_user_stay() -> None:
+    services = BY_CLASS.replace("    allow: {tolerations: [{key: gpu, operator: Exists}]}\n", "")
+    admission = Admission(services, send(tolerations=[SPOT]))
+    await admission.mutate()
+    admission.resources["requests"] = {"cpu": "100m"}
+    await admission.mutate()
+    assert admission.pod["spec"]["tolerations"] == [SPOT, STEADY]
+
+
+async def test_a_toleration_that_the_first_call_inserted_in_part_is_taken_back() -> None:
+    services = BY_CLASS.replace("    allow: {tolerations: [{key: gpu, operator: Exists}]}\n", "")
+    services = services.replace("{key: spot, operator: Exists, effect: NoSchedule}", "{operator: Exists}")
+    by_the_api_server = {
+        "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300
+    }  # fmt: skip
+    sent = send()
+    sent["spec"]["tolerations"] = [by_the_api_server]
+    admission = Admission(services, sent)
+    await admission.mutate()
+    assert len(admission.pod["spec"]["tolerations"]) > 1
+    admission.resources["requests"] = {"cpu": "100m"}
+    await admission.mutate()
+    assert admission.pod["spec"]["tolerations"] == [by_the_api_server, STEADY]
+
+
+@pytest.mark.parametrize(("request_", "limit"), [("50m", "100m"), ("150m", "200m"), ("1", "1")])
+async def test_a_limit_fits_the_request_of_another_webhook(request_: str, limit: str) -> None:
+    admission = Admission(RATIO, send())
+    await admission.mutate()
+    assert admission.resources == {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
+    admission.resources["requests"]["cpu"] = request_
+    await admission.mutate()
+    assert admission.resources == {"requests": {"cpu": request_}, "limits": {"cpu": limit}}
+    assert await admission.validate() == ""
+    assert await admission.mutate() == []
+
+
+async def test_the_limit_of_an_init_container_fits_its_request() -> None:
+    services = RATIO.replace("resources: {", "resources: {initContainer: {default: {cpu: 150m}}, ")
+    admission = Admission(services, send(initContainers=[{"name": "i", "resources": {}}]))
+    await admission.mutate()
+    resources = admission.pod["spec"]["initContainers"][0]["resources"]
+    assert resources == {"requests": {"cpu": "100m"}, "limits": {"cpu": "150m"}}
+    resources["requests"]["cpu"] = "50m"
+    await admission.mutate()
+    resources = admission.pod["spec"]["initContainers"][0]["resources"]
+    assert resources == {"requests": {"cpu": "50m"}, "limits": {"cpu": "100m"}}
+
+
+async def test_a_limit_that_the_user_sent_stays_and_is_denied() -> None:
+    own = [{"name": "c", "resources": {"limits": {"cpu": "200m"}, "requests": {"cpu": "100m"}}}]
+    admission = Admission(RATIO, send(containers=own))
+    await admission.mutate()
+    admission.resources["requests"]["cpu"] = "50m"
+    assert await admission.mutate() == []
+    assert "lower the limit, or raise the request" in await admission.validate()
+
+
+async def test_a_pod_that_has_come_to_another_service_keeps_nothing_of_the_former() -> None:
+    admission = Admission(TWO_SERVICES, send(labels={"app": "x"}))
+    await admission.mutate()
+    admission.pod["spec"] |= {"priority": 1, "overhead": {"cpu": "100m"}}  # by the API server
+    admission.labels["tier"] = "fast"
+    await admission.mutate()
+    admission.pod["spec"]["priority"] = 9
+    assert admission.labels == {"app": "x", "podgate.io/service": "fast", "tier": "fast"}
+    spec = {key: value for key, value in admission.pod["spec"].items() if key != "containers"}
+    assert spec == {
+        "nodeSelector": {"disk": "ssd"},
+        "schedulerName": "s-fast",
+        "runtimeClassName": "runc",
+        "priorityClassName": "high",
+        "priority": 9,
+        "tolerations": [],
+    }
+    assert await admission.validate() == ""
+
+
+async def test_a_pod_that_has_come_to_another_service_keeps_the_users_values() -> None:
+    slow = {"key": "slow", "operator": "Exists"}
+    own = {"nodeSelector": {"zone": "b"}, "runtimeClassName": "gvisor", "tolerations": [slow]}
+    admission = Admission(TWO_SERVICES.replace("runtimeClassName: runc, ", ""), send(labels={"app": "x"}, **own))
+    await admission.mutate()
+    assert admission.pod["spec"]["nodeSelector"] == {"zone": "b", "disk": "hdd"}
+    admission.labels["tier"] = "fast"
+    await admission.mutate()
+    assert {key: admission.pod["spec"][key] for key in own} == {**own, "nodeSelector": {"zone": "b", "disk": "ssd"}}

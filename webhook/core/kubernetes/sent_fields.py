@@ -1,0 +1,42 @@
+"""Sent fields: what the creator of a new Pod sent, as the API server records it in managedFields before webhooks run.
+
+It records nodeSelector, and lists without keys, only as a whole; schedulerName always.
+"""
+
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from webhook.core.json_depth import UNREADABLE_JSON, bound_depth
+from webhook.core.kubernetes.pod import PodMetadata
+
+_decode = msgspec.json.Decoder(list[dict[str, Any]] | None).decode
+
+
+class SentFields:
+    """The fields that the creator of one Pod sent; all fields if managedFields do not say it. Decoded if asked for."""
+
+    def __init__(self, metadata: PodMetadata) -> None:
+        self._recorded = metadata.managed_fields
+
+    @cached_property
+    def _managers(self) -> list[dict[str, Any]]:
+        try:
+            return bound_depth(_decode(self._recorded)) or []
+        except UNREADABLE_JSON:
+            return []
+
+    def has(self, *path: str) -> bool:
+        """Return whether a field is among them; the steps of `path` are as in managedFields, without their `f:`."""
+        return not self._managers or any(_has(manager.get("fieldsV1"), path) for manager in self._managers)
+
+
+def _has(fields: Any, path: tuple[str, ...]) -> bool:
+    for step in path:
+        if not isinstance(fields, dict):
+            return True
+        fields = fields.get(step if step.startswith("k:") else f"f:{step}")
+        if fields is None:
+            return False
+    return True
