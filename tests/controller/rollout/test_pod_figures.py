@@ -39,7 +39,7 @@ class Watched:
         self.observer = PodFiguresObserver(self.clock.now_us)
         self.observer.on_list_begun(self.policy)
         self.observer.on_list_complete()
-        self.observer.follow((OLD, NEW), GRACE_US)
+        self.observer.follow({OLD: 0, NEW: 0}, GRACE_US)
 
     def wait(self, seconds: int) -> None:
         self.clock.set(self.clock.now_us() + seconds * SECOND_US)
@@ -152,7 +152,7 @@ def test_pods_seen_before_the_policies_are_known_count() -> None:
     watched.create("b", "f" * 16)
     watched.observer.on_list_complete()
     watched.wait(60)
-    watched.observer.follow((OLD, NEW), GRACE_US)
+    watched.observer.follow({OLD: 0, NEW: 0}, GRACE_US)
     assert watched.read().pending == Share(1, 1)
     assert len(watched.observer) == 1
 
@@ -160,7 +160,7 @@ def test_pods_seen_before_the_policies_are_known_count() -> None:
 def test_without_a_rollout_nothing_is_remembered() -> None:
     watched = Watched()
     watched.create("a")
-    watched.observer.follow((), GRACE_US)
+    watched.observer.follow({}, GRACE_US)
     watched.create("b")
     assert len(watched.observer) == 0
 

@@ -83,6 +83,7 @@ def test_a_good_candidate_goes_through_all_steps_and_is_promoted(cluster: Cluste
     assert end == RolloutState(NEW, governed=True)
     began = [parse_microseconds(state.since) for state in cluster.seen[:4]]
     assert [later - earlier for earlier, later in pairwise(began)] == [600 * SECOND_US] * 3
+    assert [state.began for state in cluster.seen] == [cluster.seen[0].since] * 4 + [""]
 
 
 def test_nine_percent_pending_is_taken_back_after_three_minutes(cluster: Cluster) -> None:
@@ -322,3 +323,12 @@ def test_nothing_is_written_again_that_is_written(course: Course) -> None:
     for former, later in pairwise(cluster.seen):
         assert former != later
     assert len(cluster.seen) <= 8 * (len(course) + 1)
+
+
+def test_a_policy_that_is_wished_again_begins_again(cluster: Cluster) -> None:
+    cluster.reach_canary()
+    first = cluster.run(1)
+    assert cluster.run(60, wished=OLD).began == ""
+    cluster.reach_canary()
+    again = cluster.run(1)
+    assert parse_microseconds(again.began) - parse_microseconds(first.began) > 600 * SECOND_US

@@ -19,7 +19,10 @@ _AGE_US = 5_000_000
 """Counts are read again after this time: the store keeps them in steps of ten seconds."""
 
 _ROUNDED_US = 1_000_000
-"""A step began at most so long before the time in the state, which is rounded up to whole seconds."""
+"""A rollout or a step began at most so long before the time in the state, which is rounded up to whole seconds.
+
+The creation of a Pod is rounded down: one of the rollout's first second counts, too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,15 @@ class FigureReader:
         self._counted: _Counted | None = None
 
     def follow(self, state: RolloutState | None, rollout: Rollout | None) -> None:
-        """Count Pods of the candidate and of the policy in force; without a candidate none."""
+        """Count Pods of the candidate and of the policy in force; without a candidate none.
+
+        Pods that the candidate has judged before this rollout, when it was in force or a candidate, say nothing of it.
+        """
         if state is None or state.phase is Phase.STABLE:
-            self._pods.follow((), PendingRules().grace.us)
+            self._pods.follow({}, PendingRules().grace.us)
         elif rollout is not None:
             rules = rollout.rollback.pending if rollout.rollback is not None else PendingRules()
-            self._pods.follow((state.stable, state.candidate), rules.grace.us)
+            self._pods.follow({state.stable: 0, state.candidate: _read_begin_us(state)}, rules.grace.us)
 
     async def read(self, state: RolloutState | None) -> Figures:
         """Return the figures; nothing of a candidate in shadow has an effect, so it has none."""
@@ -89,3 +95,14 @@ class FigureReader:
     async def _read_denied(self, policy_hash: str, since_us: int) -> Share:
         counts = await self._counts.read(policy_hash, since_us)
         return Share(counts.get(DENIALS, 0), counts.get(REVIEWS, 0))
+
+
+def _read_begin_us(state: RolloutState) -> int:
+    """Return when the candidate became one; 0 if the state does not say it, so that all its Pods count.
+
+    It is not after the step began, which the leader corrects where a clock was wrong.
+    """
+    try:
+        return min(parse_microseconds(state.began), parse_microseconds(state.since)) - _ROUNDED_US
+    except UnreadableTextError:
+        return 0

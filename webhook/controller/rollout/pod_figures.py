@@ -5,7 +5,7 @@ that a review has labelled: a tenant can write annotations.
 """
 
 import heapq
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -52,6 +52,7 @@ class _Pod(Struct, gc=False):
     """A Pod as last seen. `since_us` is 0 while it has a scheduling gate; `due_us`: when its age next matters."""
 
     policy_hash: str
+    created_us: int
     since_us: int = 0
     due_us: int = 0
     is_grown: bool = False
@@ -70,7 +71,7 @@ class PodFiguresObserver:
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
-        self._followed: frozenset[str] | None = None
+        self._followed: Mapping[str, int] | None = None
         self._grace_us = 60_000_000
         self._pods: dict[str, _Pod] = {}
         self._due: list[tuple[int, str]] = []
@@ -80,13 +81,12 @@ class PodFiguresObserver:
     def __len__(self) -> int:
         return len(self._pods)
 
-    def follow(self, hashes: Collection[str], grace_us: int) -> None:
-        """Count Pods of these policies from now on, and forget all others."""
-        followed = frozenset(hashes)
+    def follow(self, followed: Mapping[str, int], grace_us: int) -> None:
+        """Count Pods of these policies from now on, each since a time of creation, and forget all others."""
         if (followed, grace_us) == (self._followed, self._grace_us):
             return
         self._followed, self._grace_us = followed, grace_us
-        self._pods = {uid: pod for uid, pod in self._pods.items() if pod.policy_hash in followed}
+        self._pods = {uid: pod for uid, pod in self._pods.items() if self._follows(pod.policy_hash, pod.created_us)}
         self._due, self._tallies = [], {}
         for uid, pod in self._pods.items():
             pod.is_grown = pod.is_late = False
@@ -143,11 +143,17 @@ class PodFiguresObserver:
         policy_hash = pod.annotations.get(HASH_ANNOTATION, "")
         if not policy_hash or found is None or not found.is_labelled or len(self._pods) >= PODS_MAX:
             return None
-        if self._followed is not None and policy_hash not in self._followed:
+        created_us = read_created_us(pod) or self._now_us()
+        if not self._follows(policy_hash, created_us):
             return None
-        since_us = 0 if is_gated(pod) else read_created_us(pod) or self._now_us()
-        known = self._pods[pod.metadata.uid] = _Pod(policy_hash, since_us)
+        known = self._pods[pod.metadata.uid] = _Pod(policy_hash, created_us, 0 if is_gated(pod) else created_us)
         return known
+
+    def _follows(self, policy_hash: str, created_us: int) -> bool:
+        if self._followed is None:
+            return True
+        since_us = self._followed.get(policy_hash)
+        return since_us is not None and created_us >= since_us
 
     def _update(self, known: _Pod, pod: Pod) -> None:
         if not known.since_us and not is_gated(pod):

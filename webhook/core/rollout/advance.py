@@ -93,7 +93,8 @@ def _choose_candidate(state: RolloutState, rollout: Rollout, wished: str, now_us
     if state.paused is not None:
         return replace(dropped, waits_for=_describe_pause(state))
     phase = Phase.SHADOW if rollout.shadow is not None else Phase.CANARY
-    return replace(dropped, phase=phase, candidate=wished, since=format_rfc3339(now_us))
+    now = format_rfc3339(now_us)
+    return replace(dropped, phase=phase, candidate=wished, since=now, began=now)
 
 
 def _advance_candidate(state: RolloutState, rollout: Rollout, facts: Facts, now_us: int) -> RolloutState:

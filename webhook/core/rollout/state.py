@@ -61,6 +61,8 @@ class RolloutState(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Index of the canary's step."""
     since: str = ""
     """When the phase or the step began."""
+    began: str = ""
+    """When the candidate became one; "" if an older version wrote the state."""
     paused: Intervention | None = None
     pinned: Intervention | None = None
     rejected: tuple[Rejection, ...] = ()
@@ -78,7 +80,7 @@ class RolloutState(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     def drop_candidate(self) -> "RolloutState":
         """Return the state without a candidate. What a person has set stays."""
-        return replace(self, phase=Phase.STABLE, candidate="", step=0, since="", above_since={}, waits_for="")
+        return replace(self, phase=Phase.STABLE, candidate="", step=0, since="", began="", above_since={}, waits_for="")
 
     def reject(self, rejection: Rejection) -> "RolloutState":
         """Return the state with a policy rejected; it is no longer the candidate."""
