@@ -43,6 +43,7 @@ THREATS = [
     "Mirror Pod annotation spoofing",
     "UPDATE that removes our labels",
     "UPDATE of a Pod that is being deleted",
+    "Service label in an exempt Pod",
     "Policy hash copied from another Pod",
     "UPDATE that changes labels or annotations of the policy, or adds tolerations",
     "UPDATE that changes what a rule in CEL has judged",

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 from msgspec.structs import replace
 
 from tests.controller.controller_simulation import SECOND_US, START_US, compile_policy, format_moment, pod
@@ -134,6 +135,9 @@ def test_pods_of_other_policies_or_without_a_trusted_label_do_not_count() -> Non
     watched.create("a", "f" * 16)
     watched.create("b", labels={"app": "web"})
     watched.create("c", labels={"podgate.io/service": "other"})
+    forged = pod("d", annotations={HASH_ANNOTATION: NEW, "kubernetes.io/config.mirror": "x"})
+    sent = Raw(b'[{"fieldsV1":{"f:metadata":{"f:labels":{"f:podgate.io/service":{}}}}}]')
+    watched.show(replace(forged, metadata=replace(forged.metadata, managed_fields=sent)))
     assert len(watched.observer) == 0
 
 

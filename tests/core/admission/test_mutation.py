@@ -45,6 +45,14 @@ def test_pod_with_label_and_annotation_gets_no_patch() -> None:
     assert patch_of(raw, service_of({})) == ()
 
 
+@pytest.mark.parametrize(("label", "paths"), [("gold", ["/metadata/labels/podgate.io~1service"]), ("s", [])])
+def test_a_service_with_all_modes_disabled_removes_only_the_label_of_another(label: str, paths: list[str]) -> None:
+    disabled = service_of({}, modes=Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED))
+    patch = patch_of({"metadata": {"labels": {OUR_LABEL: label, "app": "x"}}, "spec": {}}, disabled)
+    assert [(operation.op, operation.path) for operation in patch] == [("remove", path) for path in paths]
+    assert patch_of({"metadata": {}, "spec": {}}, disabled) == ()
+
+
 def quarter_of_1_cpu(mode: Mode = Mode.ENFORCE) -> Service:
     container = {"default": {"cpu": "1"}, "defaultRequestRatio": {"cpu": "0.25"}}
     rules = msgspec.convert({"container": container}, ResourceRules, dec_hook=lambda _, text: Quantity.parse(text))

@@ -193,6 +193,18 @@ def test_label_of_another_service_is_refused() -> None:
     assert "is 'gold', expected 's'" in found.message
 
 
+def test_label_of_another_service_is_refused_where_the_rewrite_is_missing() -> None:
+    forged = pod({"labels": {OUR_LABEL: "gold"}}, **GOOD)
+    missing, label = check(forged, service_of(PLACEMENT), hash_known=True)
+    assert (missing.code, missing.mode, label.code, label.mode) == (
+        Code.MUTATION_MISSING,
+        Mode.WARN,
+        Code.IMMUTABLE,
+        Mode.ENFORCE,
+    )
+    assert label.message.endswith("is 'gold', expected 's': leave the label out, Podgate writes it")
+
+
 OFF = Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED)
 
 

@@ -19,6 +19,7 @@ from tests.core.strategies import (
     pairs,
     policies,
 )
+from webhook.core.admission.mutation import DISOWN
 from webhook.core.policy.model import Modes
 from webhook.core.policy_fields import Mode
 
@@ -68,4 +69,6 @@ def test_unenforced_placement_changes_label_and_annotation_only(mode: Mode) -> N
 def test_service_with_every_mode_disabled_is_not_rewritten() -> None:
     off = Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED)
     for pair in draw_usual_pairs():
-        assert patch_of(pair.pod, msgspec.structs.replace(pair.service, modes=off)) == ()
+        is_anothers = (pair.pod["metadata"].get("labels") or {}).get(OUR_LABEL, "s") != "s"
+        patch = patch_of(pair.pod, msgspec.structs.replace(pair.service, modes=off))
+        assert patch == (DISOWN if is_anothers else ())

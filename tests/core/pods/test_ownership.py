@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from tests.controller.controller_simulation import START_US, compile_policy, format_moment, pod
@@ -138,6 +139,34 @@ def test_exempt_pods_have_no_owner() -> None:
 def test_owner_of_a_pod_that_looks_exempt_is_unsure_without_the_label(fields: dict[str, Any]) -> None:
     assert find_owner(pod("u", **fields)) == ("web", True)
     assert find_owner(pod("u", labels={"app": "web"}, **fields)) == ("web", False)
+
+
+SENT = Raw(
+    b'[{"manager":"kube-controller-manager","fieldsV1":{"f:metadata":{"f:labels":{"f:podgate.io/service":{}}}}}]'
+)
+WRITTEN = Raw(b'[{"manager":"kube-controller-manager","fieldsV1":{"f:metadata":{"f:labels":{"f:app":{}}}}}]')
+
+
+@pytest.mark.parametrize(
+    ("fields", "head", "is_sure"),
+    [
+        ({"owners": DAEMON_SET}, "", False),
+        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, "", False),
+        ({"owners": DAEMON_SET}, "exemptions: {daemonSets: false}", True),
+        ({"owners": OF_ANOTHER_GROUP}, "", True),
+        ({}, EXEMPT, True),
+    ],
+    ids=["daemon set", "mirror", "judged daemon set", "another group", "exempt users"],
+)
+def test_label_that_the_creator_of_an_exempt_pod_sent_is_unsure(
+    fields: dict[str, Any], head: str, *, is_sure: bool
+) -> None:
+    watched = pod("u", **fields)
+    sent, written = (
+        replace(watched, metadata=replace(watched.metadata, managed_fields=managed)) for managed in (SENT, WRITTEN)
+    )
+    assert find_owner(sent, head) == ("web", is_sure)
+    assert find_owner(written, head) == ("web", True)
 
 
 def test_owner_of_another_api_group_exempts_no_pod() -> None:

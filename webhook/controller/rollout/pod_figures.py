@@ -141,7 +141,7 @@ class PodFiguresObserver:
     def _begin(self, pod: Pod, found: OwnedPod | None) -> _Pod | None:
         """Return a new record of a Pod; None if it does not count."""
         policy_hash = pod.annotations.get(HASH_ANNOTATION, "")
-        if not policy_hash or found is None or not found.is_labelled or len(self._pods) >= PODS_MAX:
+        if not policy_hash or found is None or not (found.is_labelled and found.is_sure) or len(self._pods) >= PODS_MAX:
             return None
         created_us = read_created_us(pod) or self._now_us()
         if not self._follows(policy_hash, created_us):

@@ -22,7 +22,7 @@ _pod = msgspec.json.Decoder(Pod)
 _encoder = msgspec.json.Encoder()
 _NOTHING = Raw(b"null")
 DISOWN = Patch([remove("metadata", "labels", SERVICE_LABEL)])
-"""Removes the service label from a Pod that no service owns: it would later count as that service's Pod."""
+"""Removes the label of a service that does not own the Pod: it would later count as that service's Pod."""
 
 
 def is_hash_written(metadata: PodMetadata) -> bool:
@@ -55,11 +55,12 @@ def _is_written(metadata: PodMetadata, managed: bytes) -> bool:
 def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False, is_gated: bool = False) -> Patch:
     """Return the patch that applies the service's policy; empty if the Pod already has it. f(f(x)) = f(x).
 
+    A service whose modes are all Disabled only removes the label of another one.
     `degraded`: without preferred placement terms. `is_gated`: with the scheduling gate of a Pod that waits.
     ValueError: an unreadable quantity.
     """
     if service.modes.is_all_disabled():
-        return NO_PATCH
+        return NO_PATCH if pod.labels.get(SERVICE_LABEL, service.name) == service.name else DISOWN
     labels, annotations = {SERVICE_LABEL: service.name}, {HASH_ANNOTATION: policy_hash}
     is_placed = service.modes.placement is Mode.ENFORCE
     if is_placed and service.placement_plan is not None:

@@ -70,15 +70,16 @@ def check(pod: Pod, service: Service, *, hash_known: bool, stored: Pod | None = 
     skipped = SERVICE_LABEL not in labels or HASH_ANNOTATION not in pod.annotations
     placed = stored if stored is not None and service.modes.placement is Mode.ENFORCE else pod
     unfulfilled = tuple(_check_fields(placed, pod, service))
+    carried = labels.get(SERVICE_LABEL, service.name)
+    foreign = () if carried == service.name else (_build_label_finding(carried, service, was_rewritten=not skipped),)
     if skipped and hash_known:
         # The rewrite never happened: report only what the user wrote.
         return (
             _build_missing_mutation_finding(pod, service),
+            *foreign,
             *(found for found in unfulfilled if found.code in USERS_OWN),
         )
-    if skipped or labels[SERVICE_LABEL] == service.name:
-        return unfulfilled
-    return (_build_label_finding(labels[SERVICE_LABEL], service), *unfulfilled)
+    return (*foreign, *unfulfilled)
 
 
 def _check_fields(placed: Pod, ranged: Pod, service: Service) -> Iterator[Finding]:
@@ -165,11 +166,11 @@ def _build_missing_mutation_finding(pod: Pod, service: Service) -> Finding:
     )
 
 
-def _build_label_finding(carried: str, service: Service) -> Finding:
-    message = (
-        f"service {service.name}: {_LABEL} is {carried!r}, expected {service.name!r}:"
-        " something changed the Pod after Podgate; leave the label alone"
-    )
+def _build_label_finding(carried: str, service: Service, *, was_rewritten: bool) -> Finding:
+    remedy = "something changed the Pod after Podgate; leave the label alone"
+    if not was_rewritten:
+        remedy = "leave the label out, Podgate writes it"
+    message = f"service {service.name}: {_LABEL} is {carried!r}, expected {service.name!r}: {remedy}"
     return _build_immutable_finding(service, _LABEL, message)
 
 

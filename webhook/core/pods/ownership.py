@@ -2,7 +2,8 @@
 
 A Pod with Podgate's label counts for the labelled service until it is gone: the label is guarded, while the tenant may
 change all other labels and write ownerReferences. The label of a service that may own no Pods in the namespace is
-ignored. An unlabelled Pod that looks exempt counts only if the store knows it, because the watch shows no user.
+ignored. The watch shows no user. So an unlabelled Pod that looks exempt counts only if the store knows it, and so does
+a mirror Pod or one of a DaemonSet whose creator sent the label: no review may have seen it.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ from webhook.core.quota.teams import find_team
 FOREVER_US = 2**63 - 1
 NOT_LIVE_US = -1
 _ENDED = frozenset({"Succeeded", "Failed"})
+_SENT_LABEL = f'"f:{SERVICE_LABEL}"'.encode()
+"""In managedFields if the Pod's creator sent the label: they do not record what webhooks write."""
 
 
 class OwnedPod(Struct, frozen=True, gc=False):
@@ -75,7 +78,10 @@ def find_ownership(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping
         service, is_labelled = compiled.matcher.find_owner(namespace, labels, pod.labels, kind), False
     if service is None:
         return None
-    is_sure = is_labelled or not (service.match.owner_kinds or _looks_exempt(pod, compiled))
+    if is_labelled:
+        is_sure = _SENT_LABEL not in bytes(pod.metadata.managed_fields) or not _has_exempt_owner(pod, compiled)
+    else:
+        is_sure = not (service.match.owner_kinds or _looks_exempt(pod, compiled))
     is_gated = has_queue_gate(pod)
     return OwnedPod(
         service.name,
@@ -155,10 +161,17 @@ def update_known(pod: Pod, before: OwnedPod, found: OwnedPod | None, compiled: C
 
 def _looks_exempt(pod: Pod, compiled: CompiledPolicy) -> bool:
     """Return whether the fields that the watch shows may be those of an exempt Pod; a tenant can write them too."""
-    exempt = compiled.policy.exemptions
-    if MIRROR_ANNOTATION in pod.annotations or exempt.usernames:
+    return bool(compiled.policy.exemptions.usernames) or _has_exempt_owner(pod, compiled)
+
+
+def _has_exempt_owner(pod: Pod, compiled: CompiledPolicy) -> bool:
+    """Return whether a Pod says that a kubelet or a DaemonSet, if these are exempt, has made it."""
+    if MIRROR_ANNOTATION in pod.annotations:
         return True
-    return exempt.daemon_sets and find_claimed_owner_kind(pod.metadata.owner_references, pod.labels) == "DaemonSet"
+    return (
+        compiled.policy.exemptions.daemon_sets
+        and find_claimed_owner_kind(pod.metadata.owner_references, pod.labels) == "DaemonSet"
+    )
 
 
 def _compute_cost(pod: Pod, names: tuple[str, ...]) -> Cost:
