@@ -228,3 +228,27 @@ async def test_a_pod_that_has_come_to_another_service_keeps_the_users_values() -
     admission.labels["tier"] = "fast"
     await admission.mutate()
     assert {key: admission.pod["spec"][key] for key in own} == {**own, "nodeSelector": {"zone": "b", "disk": "ssd"}}
+
+
+@pytest.mark.parametrize(
+    ("services", "change", "is_explained"),
+    [
+        (FROM_POD, {"labels": {"qos": "LS"}}, True),
+        (FROM_POD, {"labels": {"qos": "LS"}, "managedFields": None}, False),
+        (BY_CLASS, {"resources": {"requests": {"cpu": "100m"}}}, True),
+        (RATIO, {"resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "200m"}}}, True),
+        (RATIO, {"labels": {"podgate.io/service": "gold"}}, False),
+    ],
+    ids=["label", "unrecorded", "tolerations", "limit", "another-field"],
+)
+async def test_a_denial_for_what_is_outdated_after_the_last_call_names_the_cause(
+    services: str, change: Json, *, is_explained: bool
+) -> None:
+    admission = Admission(services.replace("RULE", "Deny"), send(labels={"app": "x"}))
+    await admission.mutate()
+    admission.labels.update(change.get("labels", {}))
+    admission.resources.update(change.get("resources", {}))
+    admission.pod["metadata"] |= {key: change[key] for key in change if key == "managedFields"}
+    message = await admission.validate()
+    assert message
+    assert ("call that webhook before podgate" in message) is is_explained

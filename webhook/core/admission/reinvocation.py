@@ -1,14 +1,24 @@
 """Reinvocation: the mutating half is called again for a Pod that other webhooks have changed since its first call.
 
-What the first call wrote from fields that have changed is outdated. It is removed, and the rewrite writes it anew.
+What the first call wrote from fields that have changed is outdated. It is removed, and the rewrite writes it anew. The
+API server calls again once: what is outdated later is denied, and its user cannot change it.
 """
 
+from collections.abc import Iterable
+from itertools import pairwise
+
+from msgspec.structs import replace
+
 from webhook.core import container_resources, placement
+from webhook.core.admission.decision import Finding
 from webhook.core.admission.mutation import apply_patch, is_hash_written, predict_qos_class
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import PatchOperation
+from webhook.core.patch import PatchOperation, parse_pointer
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import Mode
+
+_KEYED = frozenset({"labels", "annotations", "nodeSelector", "limits"})
+_CAUSE = "Podgate wrote this for the Pod as it was before another webhook changed it: call that webhook before podgate"
 
 
 def remove_outdated(pod: Pod, service: Service, former: Service) -> list[PatchOperation]:
@@ -27,3 +37,27 @@ def remove_outdated(pod: Pod, service: Service, former: Service) -> list[PatchOp
         qos = predict_qos_class(apply_patch(pod, found), service)
         found += placement.remove_outdated(pod, plan, former_plan or plan, qos)
     return found
+
+
+def explain_outdated(findings: tuple[Finding, ...], pod: Pod, service: Service) -> tuple[Finding, ...]:
+    """Return the findings about a new Pod, with the cause of those about outdated values.
+
+    ValueError: an unreadable quantity.
+    """
+    fields = [_format_field(operation.path) for operation in remove_outdated(pod, service, service)]
+    if not fields:
+        return findings
+    return tuple(
+        replace(finding, message=f"{finding.message}; {_CAUSE}") if _is_about(finding, fields) else finding
+        for finding in findings
+    )
+
+
+def _is_about(finding: Finding, fields: Iterable[str]) -> bool:
+    return any(finding.field == field or field.startswith(f"{finding.field}[") for field in fields)
+
+
+def _format_field(path: str) -> str:
+    tokens = parse_pointer(path)
+    named = (f"[{token}]" if token.isdecimal() or of in _KEYED else f".{token}" for of, token in pairwise(tokens))
+    return "".join((tokens[0], *named))

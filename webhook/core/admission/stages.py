@@ -162,11 +162,17 @@ def check(evaluation: Evaluation) -> None:
     except ValueError as error:
         raise unreadable_resources(error) from None
     if findings:
-        evaluation.add_findings("check", findings)
+        _add_findings(evaluation, findings)
     elif not evaluation.would_write:
         evaluation.steps += (_FULFILLED,)
     if not is_new and evaluation.verdict is None and not request.sub_resource:
         evaluation.decide(Verdict.ADMIT, "check", "an UPDATE is not charged")
+
+
+def _add_findings(evaluation: Evaluation, findings: tuple[Finding, ...]) -> None:
+    if evaluation.request.operation == "CREATE":
+        findings = reinvocation.explain_outdated(findings, evaluation.pod, evaluation.owner)
+    evaluation.add_findings("check", findings)
 
 
 def _check_unshared(evaluation: Evaluation) -> tuple[Finding, ...]:
