@@ -252,3 +252,11 @@ async def test_a_denial_for_what_is_outdated_after_the_last_call_names_the_cause
     message = await admission.validate()
     assert message
     assert ("call that webhook before podgate" in message) is is_explained
+
+
+async def test_without_an_earlier_call_nothing_is_outdated() -> None:
+    admission = Admission(FROM_POD.replace("RULE", "Deny"), send(labels={"qos": "LS"}))
+    admission.labels["class"] = "BE"  # another webhook's
+    message = await admission.validate()
+    assert "class] is 'BE', the policy sets 'LS'" in message
+    assert "before podgate" not in message

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from webhook.core import container_resources, placement
 from webhook.core.admission.decision import Finding
-from webhook.core.admission.mutation import apply_patch, is_hash_written, predict_qos_class
+from webhook.core.admission.mutation import HASH_ANNOTATION, apply_patch, is_hash_written, predict_qos_class
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import PatchOperation, parse_pointer
 from webhook.core.policy.model import Service
@@ -26,7 +26,7 @@ def remove_outdated(pod: Pod, service: Service, former: Service) -> list[PatchOp
 
     The hash of a policy that the Pod's creator sent is no sign of an earlier call. ValueError: an unreadable quantity.
     """
-    if not is_hash_written(pod.metadata):
+    if HASH_ANNOTATION not in pod.annotations or not is_hash_written(pod.metadata):
         return []
     found = list[PatchOperation]()
     if service.modes.resources is Mode.ENFORCE and service.range_plan is not None:
