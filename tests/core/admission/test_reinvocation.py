@@ -4,10 +4,12 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from tests.core.reviewing import Gate, pod, policy_of
-from tests.core.rewriting import apply_json_patch, decode_patch
-from tests.core.strategies import Json
+from tests.core.rewriting import apply_json_patch, decode_patch, decode_pod, rewrite_pod
+from tests.core.strategies import Json, Pair, class_pairs, examples, pairs, range_pairs
+from webhook.core.admission.reinvocation import remove_outdated
 
 FROM_POD = """
 - name: web
@@ -53,7 +55,7 @@ def record_fields(sent: Json) -> Json:
     """Return the fields of an object as managedFields record them: lists and nodeSelector as a whole."""
     fields: Json = {}
     for key, value in sent.items():
-        if key in {"containers", "initContainers"}:
+        if key in {"containers", "initContainers"} and value:
             fields[f"f:{key}"] = {f'k:{{"name":"{each["name"]}"}}': record_fields(each) for each in value}
         else:
             fields[f"f:{key}"] = record_fields(value) if isinstance(value, dict) and key != "nodeSelector" else {}
@@ -150,6 +152,15 @@ async def test_tolerations_of_the_user_stay() -> None:
     assert admission.pod["spec"]["tolerations"] == [SPOT, STEADY]
 
 
+async def test_a_toleration_of_the_user_that_is_of_another_class_is_denied() -> None:
+    admission = Admission(BY_CLASS, send(tolerations=[STEADY]))
+    await admission.mutate()
+    assert await admission.mutate() == []
+    message = await admission.validate()
+    assert "spec.tolerations has steady Exists:NoSchedule" in message
+    assert "before podgate" not in message
+
+
 async def test_a_toleration_that_the_first_call_inserted_in_part_is_taken_back() -> None:
     services = BY_CLASS.replace("    allow: {tolerations: [{key: gpu, operator: Exists}]}\n", "")
     services = services.replace("{key: spot, operator: Exists, effect: NoSchedule}", "{operator: Exists}")
@@ -164,6 +175,20 @@ async def test_a_toleration_that_the_first_call_inserted_in_part_is_taken_back()
     admission.resources["requests"] = {"cpu": "100m"}
     await admission.mutate()
     assert admission.pod["spec"]["tolerations"] == [by_the_api_server, STEADY]
+
+
+async def test_a_toleration_that_another_webhook_wrote_before_stays() -> None:
+    services = BY_CLASS.replace("    allow: {tolerations: [{key: gpu, operator: Exists}]}\n", "")
+    services = services.replace(
+        "{key: spot, operator: Exists, effect: NoSchedule}", "{operator: Exists, effect: NoSchedule}"
+    )
+    sent = send()
+    sent["spec"]["tolerations"] = [{**GPU, "effect": "NoSchedule"}]
+    admission = Admission(services, sent)
+    await admission.mutate()
+    admission.resources["requests"] = {"cpu": "100m"}
+    await admission.mutate()
+    assert admission.pod["spec"]["tolerations"] == [{**GPU, "effect": "NoSchedule"}, STEADY]
 
 
 @pytest.mark.parametrize(("request_", "limit"), [("50m", "100m"), ("150m", "200m"), ("1", "1")])
@@ -260,3 +285,15 @@ async def test_without_an_earlier_call_nothing_is_outdated() -> None:
     message = await admission.validate()
     assert "class] is 'BE', the policy sets 'LS'" in message
     assert "before podgate" not in message
+
+
+@examples(100)
+@given(pairs | class_pairs | range_pairs)
+def test_nothing_is_outdated_as_long_as_nothing_changes(pair: Pair) -> None:
+    metadata, spec = pair.pod["metadata"], pair.pod["spec"]
+    containers = {field: spec[field] for field in ("containers", "initContainers") if spec.get(field)}
+    described = {kind: metadata.get(kind) or {} for kind in ("labels", "annotations")}
+    sent = {"metadata": described, "spec": dict.fromkeys(spec, "") | containers}
+    managed = [{"fieldsV1": record_fields(sent)}]
+    once = rewrite_pod({**pair.pod, "metadata": {**metadata, "managedFields": managed}}, pair.service)
+    assert remove_outdated(decode_pod(once), pair.service, pair.service) == []

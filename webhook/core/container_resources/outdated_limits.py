@@ -8,7 +8,7 @@ from webhook.core.container_resources.container_plan import plan_containers
 from webhook.core.container_resources.plan import Amount, RangePlan
 from webhook.core.container_resources.ratios import exceeds
 from webhook.core.kubernetes.pod import Container, Pod, Resources
-from webhook.core.kubernetes.pod_requests import read_amount
+from webhook.core.kubernetes.pod_requests import parse_nano, read_amount
 from webhook.core.kubernetes.sent_fields import SentFields
 from webhook.core.patch import PatchOperation, remove
 
@@ -23,7 +23,7 @@ def remove_outdated_limits(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
     A limit is outdated if it does not fit its request, the Pod's creator did not send it, and the plan has another.
     Requests are never outdated: they are what a webhook that sizes Pods writes. ValueError: an unreadable quantity.
     """
-    misfits = frozenset(_find_misfits(pod, plan))
+    misfits = dict(_find_misfits(pod, plan))
     if not misfits:
         return []
     spec = pod.spec
@@ -36,27 +36,29 @@ def remove_outdated_limits(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
         remove("spec", field, index, "resources", "limits", change.name)
         for field, index, _, shape in plan_containers(bare, plan)
         for change in shape.limits
-        if (field, index, change.name) in misfits
+        if (field, index, change.name) in misfits and parse_nano(str(change.text)) != misfits[field, index, change.name]
     ]
 
 
-def _find_misfits(pod: Pod, plan: RangePlan) -> Iterator[_Place]:
-    """Yield the limits that do not fit their requests, without those that the Pod's creator sent."""
+def _find_misfits(pod: Pod, plan: RangePlan) -> Iterator[tuple[_Place, int]]:
+    """Yield the limits that do not fit their requests, in billionths, without those that the Pod's creator sent."""
     sent = SentFields(pod.metadata)
     ratios = {rule.name: rule.ratios.most for rule in (*plan.rules, *(plan.own_init.rules if plan.own_init else ()))}
     for field, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
         for index, container in enumerate(containers or ()):
             path = ("spec", field, f'k:{{"name":"{container.name}"}}', "resources", "limits")
             for name, ratio in ratios.items():
-                if not _fits(container.resources or _NOTHING, name, ratio) and not sent.has(*path, name):
-                    yield field, index, name
+                limit = _find_misfit(container.resources or _NOTHING, name, ratio)
+                if limit is not None and not sent.has(*path, name):
+                    yield (field, index, name), limit
 
 
-def _fits(resources: Resources, name: str, ratio: Amount | None) -> bool:
+def _find_misfit(resources: Resources, name: str, ratio: Amount | None) -> int | None:
+    """Return the limit of one resource if it is below the request, or more than `ratio` times the request."""
     request, limit = read_amount(resources.requests, name), read_amount(resources.limits, name)
-    if request is None or limit is None:
-        return True
-    return limit >= request and (ratio is None or not exceeds(limit, request, ratio))
+    if not request or limit is None:
+        return None
+    return limit if limit < request or (ratio is not None and exceeds(limit, request, ratio)) else None
 
 
 def _drop_limits(

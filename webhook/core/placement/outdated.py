@@ -3,18 +3,18 @@
 Between the calls another webhook may have changed the labels that values are read from, the Pod's QoS class, or the
 service that owns it. No field says whether Podgate or another webhook wrote it. So a value counts as Podgate's if an
 earlier call may have written it, and its creator did not send it. Where managedFields do not show single values, it
-also does if the Pod would be denied for it: then the policy's value takes its place.
+also does if the Pod has come to another service or class, and would be denied for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.sent_fields import SentFields
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.patch import PatchOperation, remove
-from webhook.core.placement import allowed, pod_metadata, scalar_fields
+from webhook.core.placement import allowed, pod_metadata, scalar_fields, tolerations
 from webhook.core.placement.plan import PlacementPlan
-from webhook.core.placement.toleration_match import count_seconds, covers
+from webhook.core.placement.toleration_match import covers, find_overlap, shortens
 from webhook.core.policy_fields import LabelSource, OnConflict, QosClass
 
 
@@ -86,26 +86,29 @@ def _remove_tolerations(
     pod: Pod, plan: PlacementPlan, former: PlacementPlan, sent: SentFields, qos: QosClass | None
 ) -> Iterator[PatchOperation]:
     written = {*_list_tolerations(plan), *_list_tolerations(former)}
-    if not written:
-        return
-    kept = [planned.entry for planned in plan.choose_tolerations(qos)] + [*allowed.API_SERVER_TOLERATIONS]
-    if sent.has("spec", "tolerations"):
-        if plan.allow.tolerations is None:
-            return
-        kept += plan.allow.tolerations
-    own = pod.spec.tolerations or ()
-    for index in reversed(range(len(own))):
-        is_kept = any(covers(toleration, own[index]) for toleration in kept)
-        if not is_kept and any(_is_part(own[index], toleration) for toleration in written):
-            yield remove("spec", "tolerations", index)
+    own, listed = pod.spec.tolerations or (), plan.allow.tolerations
+    # Of a toleration, only the part that stands before a shorter one may have been inserted.
+    parts = {find_overlap(shorter, each) for each in written for shorter in own if shortens(shorter, each)}
+    kept = (*(planned.entry for planned in plan.choose_tolerations(qos)), *allowed.API_SERVER_TOLERATIONS)
+    outdated = [
+        index
+        for index, found in enumerate(own)
+        if (found in written or found in parts) and not _is_covered(found, kept)
+    ]
+    if outdated and sent.has("spec", "tolerations"):
+        # The first call has written all of the class that the Pod had then.
+        has_moved = former is not plan or tolerations.find_violations(pod, plan.adapt_to_pod(pod, qos))
+        is_free = listed is None or not has_moved
+        outdated = [index for index in outdated if not (is_free or _is_covered(own[index], listed or ()))]
+    for index in reversed(outdated):
+        yield remove("spec", "tolerations", index)
+
+
+def _is_covered(own: Toleration, by: Iterable[Toleration]) -> bool:
+    return any(covers(toleration, own) for toleration in by)
 
 
 def _list_tolerations(plan: PlacementPlan) -> Iterator[Toleration]:
-    for tolerations in (plan.tolerations, *plan.tolerations_by_class.values()):
-        for planned in tolerations:
+    for entries in (plan.tolerations, *plan.tolerations_by_class.values()):
+        for planned in entries:
             yield planned.entry
-
-
-def _is_part(own: Toleration, written: Toleration) -> bool:
-    """Return whether a toleration is a written one, or the part of it that was inserted before a shorter one."""
-    return covers(written, own) and count_seconds(written) == count_seconds(own)
