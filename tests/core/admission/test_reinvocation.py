@@ -276,7 +276,7 @@ async def test_a_denial_for_what_is_outdated_after_the_last_call_names_the_cause
     admission.pod["metadata"] |= {key: change[key] for key in change if key == "managedFields"}
     message = await admission.validate()
     assert message
-    assert ("call that webhook before podgate" in message) is is_explained
+    assert ("must be called before podgate" in message) is is_explained
 
 
 async def test_without_an_earlier_call_nothing_is_outdated() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 import msgspec
-from hypothesis import given
+from hypothesis import assume, given
 from msgspec.structs import replace
 
 from tests.core.recording import Recorder
@@ -16,6 +16,7 @@ from webhook.commands.manifests import Subject
 from webhook.commands.pages.pod_report_page import format_report
 from webhook.commands.review_object import Asker, Evaluator, ReviewedObject, judge
 from webhook.core.admission.decision import Decision
+from webhook.core.admission.reinvocation import remove_outdated
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Surroundings, diagnose
 from webhook.core.diagnosis.recomputation import list_rule_notes, recompute
@@ -74,7 +75,10 @@ def sort_terms(document: Json) -> Json:
 @examples(300)  # `make soak` compares 1,000
 @given(pairs)
 def test_recomputed_explanation_is_that_of_review(pair: Pair) -> None:
-    found, (mutate, validate), policy = review_pod(sort_terms(pair.pod), pair.service)
+    pod = sort_terms(pair.pod)
+    # A record does not keep the managedFields by which an earlier call's values are known.
+    assume(not remove_outdated(Pod.from_document(pod), pair.service, pair.service))
+    found, (mutate, validate), policy = review_pod(pod, pair.service)
     again = recompute(mutate, policy), recompute(validate, policy)
     assert reduce_explanation(*again, list_rule_notes(mutate, policy)) == reduce_explanation(
         found.admission.mutated, found.admission.validated, found.notes

@@ -18,7 +18,10 @@ from webhook.core.policy.model import Service
 from webhook.core.policy_fields import Mode
 
 _KEYED = frozenset({"labels", "annotations", "nodeSelector", "limits"})
-_CAUSE = "Podgate wrote this for the Pod as it was before another webhook changed it: call that webhook before podgate"
+_CAUSE = (
+    "the Pod's creator did not send this: another webhook or a plugin did, or Podgate before another webhook changed"
+    " the Pod; such webhooks must be called before podgate"
+)
 
 
 def remove_outdated(pod: Pod, service: Service, former: Service) -> list[PatchOperation]:

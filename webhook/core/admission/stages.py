@@ -1,5 +1,7 @@
 """Stages "rewrite", "breaker" and "check". Each reads an evaluation, adds its findings, and may decide it."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,7 +25,7 @@ from webhook.core.breaker import BreakerView, State, may_probe_early
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.review_objects import has_images
-from webhook.core.patch import Patch
+from webhook.core.patch import Patch, PatchOperation
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import Mode
 from webhook.core.quota import Receipt
@@ -32,7 +34,7 @@ from webhook.core.quota import Receipt
 class Rewrite(Struct, frozen=True):
     """The patch of a new Pod, the warnings, the change of its QoS class, and notes of both.
 
-    `is_repeated`: the Pod carries a policy's hash, perhaps of an earlier call.
+    `is_repeated`: the Pod carries a policy's hash, perhaps of an earlier call. A record does not hold what it needs.
     """
 
     patch: Patch
@@ -65,7 +67,7 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
     if view is not None:
         _degrade(evaluation, view)
     found = get_or_compute(evaluation, _build_rewrite, (evaluation.deviation.degraded, evaluation.is_gated))
-    if found.is_repeated:
+    if found.is_repeated and evaluation.body:
         found = _rewrite_again(evaluation, found)
     evaluation.patch = found.patch
     if evaluation.group is not None:
@@ -78,7 +80,8 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
     return None
 
 
-def _build_rewrite(evaluation: Evaluation) -> Rewrite:
+def _build_rewrite(evaluation: Evaluation, outdated: Sequence[PatchOperation] = ()) -> Rewrite:
+    """Return the rewrite of the evaluated Pod, from which `outdated` has been removed."""
     pod, service = evaluation.pod, evaluation.owner
     try:
         degraded, is_gated = bool(evaluation.deviation.degraded), evaluation.is_gated
@@ -87,6 +90,8 @@ def _build_rewrite(evaluation: Evaluation) -> Rewrite:
         overwritten = rewrite_warnings.build_warnings(pod, service, patch)
     except ValueError as error:
         raise unreadable_resources(error) from None
+    if outdated:
+        patch = Patch([*outdated, *patch])
     change = "" if qos is None else f"{qos[0]} to {qos[1]}"
     paths = ", ".join(operation.path for operation in patch) or "nothing to change"
     notes = (*([f"QoS class: {change}"] if change else []), paths)
@@ -102,8 +107,7 @@ def _rewrite_again(evaluation: Evaluation, found: Rewrite) -> Rewrite:
     if not outdated:
         return found
     evaluation.pod = mutation.apply_patch(pod, outdated)
-    anew = _build_rewrite(evaluation)
-    return replace(anew, patch=Patch([*outdated, *anew.patch]))
+    return _build_rewrite(evaluation, outdated)
 
 
 def _degrade(evaluation: Evaluation, view: BreakerView) -> None:
@@ -170,7 +174,7 @@ def check(evaluation: Evaluation) -> None:
 
 
 def _add_findings(evaluation: Evaluation, findings: tuple[Finding, ...]) -> None:
-    if evaluation.request.operation == "CREATE":
+    if evaluation.request.operation == "CREATE" and evaluation.body:
         findings = reinvocation.explain_outdated(findings, evaluation.pod, evaluation.owner)
     evaluation.add_findings("check", findings)
 

@@ -1,6 +1,7 @@
 """Sent fields: what the creator of a new Pod sent, as the API server records it in managedFields before webhooks run.
 
-It records nodeSelector, and lists without keys, only as a whole; schedulerName always.
+It records nodeSelector, and lists without keys, only as a whole; schedulerName always. managedFields that name no
+containers are a part of those of a Pod, as a record of it keeps.
 """
 
 from functools import cached_property
@@ -23,9 +24,11 @@ class SentFields:
     @cached_property
     def _managers(self) -> list[dict[str, Any]]:
         try:
-            return bound_depth(_decode(self._recorded)) or []
+            found = bound_depth(_decode(self._recorded)) or []
         except UNREADABLE_JSON:
             return []
+        is_whole = any(_has(manager.get("fieldsV1"), ("spec", "containers")) for manager in found)
+        return found if is_whole else []
 
     def has(self, *path: str) -> bool:
         """Return whether a field is among them; the steps of `path` are as in managedFields, without their `f:`."""
