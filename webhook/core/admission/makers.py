@@ -13,6 +13,7 @@ from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.review import CustomMaker, Request, WorkloadRequest
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_identity import bound_identity
 from webhook.core.policy.custom_workloads import find_template_paths
 from webhook.core.policy_fields import Mode
 from webhook.core.workloads.custom_kinds import build_pod, find_templates, find_wrong_part
@@ -91,7 +92,7 @@ def _build_request(
         request,
         resource="pods",
         user=made.user,
-        pod=Pod.from_document(made.document),
+        pod=bound_identity(Pod.from_document(made.document)),
         workload=replace(
             workload,
             unresolved=made.unresolved,

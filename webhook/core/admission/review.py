@@ -19,8 +19,9 @@ from webhook.core.kubernetes.admission_request import (
 from webhook.core.kubernetes.api_groups import is_built_in
 from webhook.core.kubernetes.controllers import BY_RESOURCE, find_owner_kind
 from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabels
-from webhook.core.kubernetes.oversized_pod import OversizedPodDecoder
+from webhook.core.kubernetes.oversized_pod import Decoder, OversizedPodDecoder
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_identity import KIND_MAX, BoundedPod, BoundedPodDecoder, shorten
 from webhook.core.kubernetes.pod_size import OversizedPod
 from webhook.core.workloads.workload_pods import format_name, simulate_pod
 
@@ -44,8 +45,8 @@ class _PodRequest(Struct, frozen=True, gc=False, rename="camel"):
     sub_resource: Literal["", "resize"] = ""
     namespace: str = ""
     user_info: UserInfo = UserInfo()
-    object: Pod | None = None
-    old_object: Pod | None = None
+    object: BoundedPod | None = None
+    old_object: BoundedPod | None = None
     dry_run: bool = False
 
 
@@ -82,7 +83,7 @@ class WorkloadRequest(Struct, frozen=True, gc=False):
 
 
 class Request(Struct, frozen=True, gc=False):
-    """One request. `pod` and `old_pod` are decoded only if a decision reads them.
+    """One request. `pod` and `old_pod` are decoded only if a decision reads them; their identities are bounded.
 
     For a `workload` it is the request that its controller would send later: CREATE of a Pod from its template.
     With `excess` the Pods hold only what identifies their owner.
@@ -109,7 +110,6 @@ class Request(Struct, frozen=True, gc=False):
 
 
 _pod_envelope = msgspec.json.Decoder(_PodEnvelope)
-_pod = msgspec.json.Decoder(Pod)
 _any_object = BoundedDecoder(dict[str, Any])
 _encoder = msgspec.json.Encoder()
 
@@ -120,7 +120,7 @@ def decode(body: bytes, excess: OversizedPod | None = None) -> Request:
 
 
 def _decode_in_one_pass(body: bytes) -> Request | None:
-    """Decode the review of a Pod in one pass; None for anything else, and for anything malformed."""
+    """Decode the review of a Pod in one pass; None for anything else, for anything malformed, and for long names."""
     try:
         request = _pod_envelope.decode(body).request
     except UNREADABLE_JSON:
@@ -147,7 +147,7 @@ def _decode_in_steps(body: bytes, excess: OversizedPod | None = None) -> Request
         return template_request
     is_pod = request.resource.resource == "pods" and request.resource.group == ""
     has_pods = is_pod and (request.operation, request.sub_resource) in _POD_REQUESTS
-    pods = _pod if excess is None else OversizedPodDecoder(excess)
+    pods: Decoder[Pod] = BoundedPodDecoder() if excess is None else OversizedPodDecoder(excess)
     return Request(
         uid=request.uid,
         operation=request.operation,
@@ -203,7 +203,7 @@ def _decode_maker(request: RawRequest) -> Request | None:
     document, group = decode_object(request.object, _any_object, "object"), request.resource.group
     if document is None:
         return None
-    kind = str(document.get("kind") or "")
+    kind = shorten(str(document.get("kind") or ""), KIND_MAX)
     name = f"{kind.lower()}.{group}/{format_name(document)}"
     return Request(
         uid=request.uid,

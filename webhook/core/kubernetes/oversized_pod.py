@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod, PodMetadata, PodSpec
+from webhook.core.kubernetes.pod_identity import bound_identity
 from webhook.core.kubernetes.pod_size import OversizedPod
 
 T_co = TypeVar("T_co", covariant=True)
@@ -59,4 +60,4 @@ class OversizedPodDecoder:
             annotations={MIRROR_ANNOTATION: ""} if _MIRROR in bytes(own.annotations) else None,
             deletion_timestamp=own.deletion_timestamp,
         )
-        return Pod(metadata, PodSpec(runtime_class_name=found.spec.runtime_class_name))
+        return bound_identity(Pod(metadata, PodSpec(runtime_class_name=found.spec.runtime_class_name)))

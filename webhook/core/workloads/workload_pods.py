@@ -8,6 +8,7 @@ import msgspec
 from webhook.core.kubernetes.controllers import WorkloadKind
 from webhook.core.kubernetes.label_constraints import UnresolvedLabels
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_identity import NAME_MAX, bound_identity, shorten
 from webhook.core.workloads import simulate
 from webhook.core.workloads.workload import Json, read_mapping
 
@@ -33,7 +34,7 @@ def simulate_pod(document: Json, source: WorkloadKind, namespace: str, *, is_sto
         return None
     simulated = simulate(source, document, template, namespace, is_stored=is_stored)
     try:
-        pod = Pod.from_document(simulated.document)
+        pod = bound_identity(Pod.from_document(simulated.document))
     except msgspec.ValidationError as error:
         at = ".".join(source.template_at)
         raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None
@@ -55,6 +56,6 @@ def _find_mapping(document: Json, path: tuple[str, ...], source: WorkloadKind) -
 
 
 def format_name(document: Json) -> str:
-    """Return the object's name for people; `PREFIX*` while a generated name is not known yet."""
+    """Return the object's name for people, bounded; `PREFIX*` while a generated name is not known yet."""
     metadata = read_mapping(document.get("metadata"))
-    return str(metadata.get("name") or f"{metadata.get('generateName') or ''}*")
+    return shorten(str(metadata.get("name") or f"{metadata.get('generateName') or ''}*"), NAME_MAX)
