@@ -3,6 +3,9 @@
 from enum import StrEnum
 from typing import NamedTuple
 
+_VALUE_CHARACTERS_MAX = 80
+_TEXT_CHARACTERS_MAX, _TEXT_END_CHARACTERS = 2_000, 400
+
 
 class Code(StrEnum):
     """The stable first word of every denial and warning; scripts may rely on it."""
@@ -38,3 +41,15 @@ class Violation(NamedTuple):
     field: str
     owed: str
     text: str
+
+
+def shorten_value(value: str) -> str:
+    """Return a value of a Pod as a finding quotes it: Kubernetes bounds some of them late, or not at all."""
+    return value if len(value) <= _VALUE_CHARACTERS_MAX else f"{value[: _VALUE_CHARACTERS_MAX - 1]}…"
+
+
+def shorten_text(text: str) -> str:
+    """Return the text of a finding without its middle if it is long: its end has the remedy."""
+    if len(text) <= _TEXT_CHARACTERS_MAX:
+        return text
+    return f"{text[: _TEXT_CHARACTERS_MAX - _TEXT_END_CHARACTERS]} … {text[-_TEXT_END_CHARACTERS:]}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from webhook.core.admission.decision import Finding
 from webhook.core.admission.evaluation import Evaluation
-from webhook.core.findings import Code
+from webhook.core.findings import Code, shorten_value
 from webhook.core.placement import VARIANT_LABEL
 from webhook.core.policy_fields import Mode
 from webhook.core.workloads.workload import Json, read_items, read_mapping
@@ -22,7 +22,7 @@ def check_workload(evaluation: Evaluation) -> Iterator[Finding]:
     head = f"service {evaluation.owner.name}: "
     if VARIANT_LABEL in labels:
         text = (
-            f"{_LABEL} is {labels[VARIANT_LABEL]!r}, and Podgate alone chooses the variant;"
+            f"{_LABEL} is {shorten_value(labels[VARIANT_LABEL])!r}, and Podgate alone chooses the variant;"
             " remove the label from the template, and from the selector of the workload"
         )
         yield Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.ENFORCE, head + text, _LABEL)

@@ -3,7 +3,7 @@
 from webhook.core.admission import mutation, validation
 from webhook.core.admission.decision import Finding
 from webhook.core.admission.evaluation import Evaluation
-from webhook.core.findings import Code
+from webhook.core.findings import Code, shorten_value
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import PatchOperation, format_pointer, set_keys
 from webhook.core.placement import VARIANT_LABEL
@@ -104,8 +104,9 @@ def check_variant(evaluation: Evaluation) -> tuple[Finding, ...]:
     request, pod, service = evaluation.request, evaluation.pod, evaluation.owner
     if VARIANT_LABEL in pod.labels:
         message = (
-            f"service {service.name}: {_LABEL} is {pod.labels[VARIANT_LABEL]!r}, which Podgate did not write: it alone"
-            " chooses the variant; remove the label from the Pod, its template, and the selector of its workload"
+            f"service {service.name}: {_LABEL} is {shorten_value(pod.labels[VARIANT_LABEL])!r}, which Podgate did not"
+            " write: it alone chooses the variant; remove the label from the Pod, its template, and the selector of its"
+            " workload"
         )
         return (Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.ENFORCE, message, _LABEL),)
     is_divided = find_slot_owner(request.user, pod, request.namespace) is not None and not pod.spec.node_name

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from webhook.core import container_resources, placement
 from webhook.core.admission.decision import Finding
 from webhook.core.admission.mutation import HASH_ANNOTATION, QUEUE_GATE, has_queue_gate
-from webhook.core.findings import Code, Violation
+from webhook.core.findings import Code, Violation, shorten_text, shorten_value
 from webhook.core.groups.membership import GROUP_ANNOTATION
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import OversizedPod
@@ -115,7 +115,7 @@ def _find_violations(pod: Pod, service: Service, concern: str, old: Pod | None =
 
 def _build_findings(lacks: Iterable[Violation], service: Service, concern: str, mode: Mode) -> Iterator[Finding]:
     for lack in lacks:
-        yield Finding(lack.code, concern, mode, f"service {service.name}: {lack.text}", lack.field)
+        yield Finding(lack.code, concern, mode, shorten_text(f"service {service.name}: {lack.text}"), lack.field)
 
 
 def check_size(service: Service, excess: OversizedPod) -> tuple[Finding, ...]:
@@ -170,7 +170,7 @@ def _build_label_finding(carried: str, service: Service, *, was_rewritten: bool)
     remedy = "something changed the Pod after Podgate; leave the label alone"
     if not was_rewritten:
         remedy = "leave the label out, Podgate writes it"
-    message = f"service {service.name}: {_LABEL} is {carried!r}, expected {service.name!r}: {remedy}"
+    message = f"service {service.name}: {_LABEL} is {shorten_value(carried)!r}, expected {service.name!r}: {remedy}"
     return _build_immutable_finding(service, _LABEL, message)
 
 
@@ -210,4 +210,4 @@ def _check_gate_removal(old: Pod, new: Pod, service: Service) -> Iterator[Findin
 
 
 def _quote(value: str | None) -> str:
-    return "absent" if value is None else repr(value)
+    return "absent" if value is None else repr(shorten_value(value))

@@ -21,7 +21,7 @@ from webhook.core.admission.decision import Decision, Dependence, Finding, Half,
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.evaluation import conclude as conclude_review
 from webhook.core.admission.review import Request, WorkloadRequest
-from webhook.core.findings import Code
+from webhook.core.findings import Code, shorten_value
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
@@ -141,7 +141,10 @@ def _check_forged_label(pod: Pod, service: Service) -> tuple[Finding, ...]:
     carried = pod.labels.get(SERVICE_LABEL, service.name)
     if carried == service.name or service.modes.is_all_disabled():
         return ()
-    message = f"service {service.name}: {_LABEL} is {carried!r}: leave the label out, Podgate writes {service.name!r}"
+    message = (
+        f"service {service.name}: {_LABEL} is {shorten_value(carried)!r}:"
+        f" leave the label out, Podgate writes {service.name!r}"
+    )
     return (Finding(Code.IMMUTABLE, "placement", validation.find_own_mode(service), message, _LABEL),)
 
 

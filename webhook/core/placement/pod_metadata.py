@@ -6,14 +6,13 @@ without a default it is not set.
 
 from collections.abc import Iterable, Mapping
 
-from webhook.core.findings import Code, Violation
+from webhook.core.findings import Code, Violation, shorten_value
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement.plan import PlacementPlan
 from webhook.core.placement.scalar_fields import build_difference
 from webhook.core.policy_fields import LabelSource, OnConflict, Placement
 
 Values = Mapping[str, str | LabelSource]
-_SHOWN_CHARACTERS_MAX = 80
 _KINDS = ("labels", "annotations")
 
 
@@ -43,7 +42,7 @@ def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
             rule, has = plan.find_rule(kind), own.get(key)
             if has != value and (has is None or rule is not OnConflict.KEEP):
                 is_users = has is not None and rule is OnConflict.DENY
-                found.append(build_difference(f"metadata.{kind}[{key}]", _shorten(has), value, is_users=is_users))
+                found.append(build_difference(f"metadata.{kind}[{key}]", has, value, is_users=is_users))
     return found
 
 
@@ -70,7 +69,7 @@ def find_changes(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation]:
 
 
 def _build_change(field: str, was: str | None, asked: str | None) -> Violation:
-    before, after = ("absent" if value is None else repr(_shorten(value)) for value in (was, asked))
+    before, after = ("absent" if value is None else repr(shorten_value(value)) for value in (was, asked))
     text = f"{field} is set by the policy and cannot be changed (was {before}, asked {after}); leave it as it is"
     return Violation(Code.PLACEMENT_CONFLICT, field, field, text)
 
@@ -117,8 +116,3 @@ def _find_sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[dict[str, str
 
 def _values_of(plan: PlacementPlan, kind: str) -> Values:
     return plan.labels if kind == "labels" else plan.annotations
-
-
-def _shorten(value: str | None) -> str | None:
-    """Shorten a long annotation."""
-    return value if value is None or len(value) <= _SHOWN_CHARACTERS_MAX else f"{value[: _SHOWN_CHARACTERS_MAX - 1]}…"

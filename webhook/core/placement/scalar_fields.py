@@ -11,7 +11,7 @@ scheduler sets the field.
 import msgspec
 from msgspec import Struct, field
 
-from webhook.core.findings import Code, Violation
+from webhook.core.findings import Code, Violation, shorten_value
 from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.kubernetes.pod import Pod, PodMetadata
 from webhook.core.patch import PatchOperation, add, remove, replace, set_keys
@@ -26,8 +26,9 @@ def find_node_name_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     if not own or plan.allow_node_name:
         return []
     text = (
-        f"{_FIELD} is {own!r}, which bypasses the scheduler: remove the field from the Pod; to ask for one node, use"
-        " nodeSelector with kubernetes.io/hostname, or have the policy's owner set placement.allowNodeName"
+        f"{_FIELD} is {shorten_value(own)!r}, which bypasses the scheduler: remove the field from the Pod;"
+        " to ask for one node, use nodeSelector with kubernetes.io/hostname, or have the policy's owner set"
+        " placement.allowNodeName"
     )
     return [Violation(Code.NODE_NAME_SET, _FIELD, _FIELD, text)]
 
@@ -171,7 +172,7 @@ def _has_no_priority(pod: Pod, plan: PlacementPlan) -> bool:
 
 def build_difference(field: str, own: str | None, wanted: str, *, is_users: bool) -> Violation:
     """Return the violation: a conflict if the user wrote the value, else a lost rewrite. The remedies differ."""
-    is_text = "is missing" if own is None else f"is {own!r}"
+    is_text = "is missing" if own is None else f"is {shorten_value(own)!r}"
     if is_users:
         remedy = f"the policy sets {wanted!r}; remove the field from the Pod or set it to {wanted!r}"
         return Violation(Code.PLACEMENT_CONFLICT, field, field, f"{field} {is_text}, {remedy}")
