@@ -1,5 +1,8 @@
 """The ring keeps the newest records, bounded in number and bytes, and never fails a review."""
 
+import gc
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -7,7 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.core.reviewing import Gate, body, pod, policy_of
-from webhook.core.admission.decision import Half
+from tests.core.strategies import Json
+from webhook.core.admission.decision import Finding, Half
+from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_request import ResponseStatus
+from webhook.core.policy_fields import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.decisions import ring
 from webhook.decisions.ring import DecisionRing
@@ -113,3 +120,56 @@ async def test_clock_that_was_set_back_stops_no_record() -> None:
     for started_ns in (2_000_000_000_000_000_000, *[1_999_996_000_000_000_000] * 3):
         kept.on_reviewed(replace(review, started_ns=started_ns))
     assert (len(kept), kept.dropped) == (4, 0)
+
+
+def change(document: Json, **metadata: Any) -> bytes:
+    document["metadata"] |= metadata
+    return body(object=document, dryRun=True)
+
+
+PLACED = policy_of("- name: web\n  match: {namespaces: [shop]}\n  placement: {annotations: {cost: a}}")
+
+
+def own(number: int, **fields: Any) -> Json:
+    return {"apiVersion": "example.com/v1", "kind": "Farm", "name": f"farm-{number}", "uid": f"u-{number}", **fields}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda number, long: {"generateName": f"{number}{long}"},
+        lambda number, long: {"ownerReferences": [own(number, uid=f"{number}{long}")]},
+        lambda number, long: {"ownerReferences": [own(number, name=f"{number}{long}", controller=True)]},
+        lambda number, _: {"ownerReferences": [own(number, name=f"farm-{number}-{owner}") for owner in range(1_500)]},
+        lambda number, long: {"annotations": {"cost": f"{number}{long}"}},
+    ],
+    ids=["generateName", "owner-uid", "owner-name", "many-owners", "annotation-that-is-read"],
+)
+async def test_long_texts_of_unvalidated_pods_are_not_kept(build: Callable[[int, str], Json]) -> None:
+    kept, seen = DecisionRing("a"), Collected()
+    gate = Gate(PLACED, observers=[seen])
+    tracemalloc.start()
+    try:
+        for number in range(25):
+            sent = change(pod(), **build(number, "n" * 200_000))
+            await gate.interceptor.review(Half.MUTATE, sent)
+            kept.on_reviewed(seen.reviews.pop())
+        del sent
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(kept) == 25
+    assert held < 1_500_000, "of 5 MB that were sent"
+    assert max(len(record.shared) for record in kept.newest_first()) < 2_000
+
+
+async def test_record_of_many_long_findings_is_shortened() -> None:
+    kept = DecisionRing("a")
+    [review] = await record_reviews(1)
+    finding = Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.ENFORCE, "n" * 2_000, "spec.schedulerName")
+    status = ResponseStatus(403, "Forbidden", "n" * 60_000)
+    kept.on_reviewed(replace(review, decision=replace(review.decision, findings=(finding,) * 30, status=status)))
+    [record] = records(kept)
+    assert (record.codes, record.status.code, record.uid) == ((Code.PLACEMENT_CONFLICT,), 403, "u0")
+    assert len(next(kept.newest_first()).shared) < 8_000

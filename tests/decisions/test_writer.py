@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from tests.decisions.records import NOW_MS, MemoryRecords, encode_record
 from tests.timeouts import HANG_SECONDS
@@ -92,3 +93,28 @@ def test_policy_documents_are_bounded() -> None:
     assert len(documents.list_hashes()) == 8
     documents.keep("large", b"x" * (20 << 20))
     assert documents.list_hashes() == ("large",)
+
+
+async def test_large_record_is_dropped_and_counted() -> None:
+    written = Written()
+    records = [encode_record(NOW_MS, user="u" * 70_000), encode_record(NOW_MS + 1)]
+    for record in records:
+        written.writer.put(record)
+    await written.writer.flush()
+    assert [record.record for record in written.shared.records] == [records[1].shared]
+    assert written.writer.count_records() == {"written": 1, "dropped": 1}
+
+
+async def test_waiting_records_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_PAUSE_SECONDS", "_FIRST_PAUSE_SECONDS", "_PAUSE_SECONDS_MAX"):
+        monkeypatch.setattr(writer, name, 0.001)
+    monkeypatch.setattr(writer, "WAITING_BYTES_MAX", 10_000)
+    written = Written()
+    written.shared.error = "unreachable: nothing listens"
+    for number in range(30):
+        written.writer.put(replace(encode_record(NOW_MS + number), size=1_000))
+    running = asyncio.create_task(written.writer.run())
+    await wait_until(lambda: written.writer.count_records()["dropped"] == 20)
+    written.shared.error = ""
+    await wait_until(lambda: written.writer.count_records()["written"] == 10)
+    running.cancel()

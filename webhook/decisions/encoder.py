@@ -1,13 +1,17 @@
 """Record encoder: turns a review into its decision record; parts that Pods of one controller share are encoded once."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from webhook.core.admission.decision import Decision, DecisionInputs
 from webhook.core.admission.pod_results import encode_template_key
 from webhook.core.admission.review import Request
+from webhook.core.findings import shorten_text, shorten_value
+from webhook.core.kubernetes.admission_request import ALLOWED
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.lru_cache import LruCache
 from webhook.core.placement import reduce_managers
@@ -18,6 +22,12 @@ from webhook.core.reporting.record_codec import POD_BYTES_MAX, EncodedRecord
 from webhook.ports import Review
 
 _KEPT_MAX = 512
+_OWNERS_MAX = 8
+_ANNOTATION_CHARACTERS_MAX = 8 * 1024
+"""Bounds of what is kept for siblings. A Pod may have any number of owners, and annotations of any length."""
+_GROUP_BYTES_MAX = 16 * 1024
+_FINDINGS_MAX = 20
+"""Of a group that is larger: its messages are shortened then."""
 _to_json = msgspec.json.Encoder().encode
 
 
@@ -62,11 +72,12 @@ class RecordEncoder:
         shared = self._shared.peek(key)
         if shared is not None and (shared.labels is labels or shared.labels == labels):
             return EncodedRecord(own, shared.group, shared.pod, b"", asked, receipt, len(own))
-        group, pod = (
-            _encode_group(decision, request, stages, labels),
-            self._encode_pod(key[:_POD_KEY_LENGTH], decision, request),
-        )
-        self._shared.keep(key, _Shared(group, pod, labels))
+        group = _encode_group(decision, request, stages, labels)
+        if _may_be_kept(key):
+            pod = self._encode_pod(key[:_POD_KEY_LENGTH], decision, request)
+            self._shared.keep(key, _Shared(group, pod, labels))
+        else:
+            pod = _encode_template(request.pod, decision.inputs.annotations_read)
         return EncodedRecord(own, group, pod, b"", asked, receipt, len(own) + len(group) + len(pod))
 
     def _encode_own(self, review: Review, request: Request) -> bytes:
@@ -101,7 +112,7 @@ class RecordEncoder:
         return pod
 
 
-def _build_shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -> tuple[object, ...] | None:
+def _build_shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -> tuple[Any, ...] | None:
     """Return the inputs of the shared parts, except labels of the Namespace; None if they are not shared.
 
     The first items determine the recorded Pod. It is one flat tuple because all of it is hashed for each record.
@@ -128,6 +139,15 @@ def _build_shared_key(decision: Decision, request: Request, stages: tuple[str, .
 
 
 _POD_KEY_LENGTH = 7
+_OWNERS_AT, _ANNOTATIONS_AT = 2, 5
+
+
+def _may_be_kept(key: tuple[Any, ...]) -> bool:
+    """Return whether a key is small enough to be kept: its other parts are bounded."""
+    owners, annotations = key[_OWNERS_AT], key[_ANNOTATIONS_AT]
+    if not isinstance(owners, str) and len(owners or ()) > _OWNERS_MAX:
+        return False
+    return sum(len(value) for value in annotations if value) <= _ANNOTATION_CHARACTERS_MAX
 
 
 def _list_slot_fields(inputs: DecisionInputs) -> tuple[int, str, str, str] | None:
@@ -142,7 +162,18 @@ def _encode_group(
     decision: Decision, request: Request, stages: tuple[str, ...], labels: Mapping[str, str] | None
 ) -> bytes:
     owner = None if request.pod is None else find_controller(request.pod)
-    return pack_group(decision, stages, owner, labels)
+    group = pack_group(decision, stages, owner, labels)
+    return group if len(group) <= _GROUP_BYTES_MAX else pack_group(_shorten_messages(decision), stages, owner)
+
+
+def _shorten_messages(decision: Decision) -> Decision:
+    findings = [
+        replace(finding, message=shorten_value(finding.message)) for finding in decision.findings[:_FINDINGS_MAX]
+    ]
+    status = decision.status
+    if status is not ALLOWED:
+        status = replace(status, message=shorten_text(status.message))
+    return replace(decision, findings=tuple(findings), status=status)
 
 
 def _encode_template(pod: Pod | None, annotations: Collection[str]) -> bytes:

@@ -12,7 +12,10 @@ from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
 
 WAITING_MAX = 10_000
-"""Limit of waiting records, for instance while the store does not answer; further ones are dropped."""
+WAITING_BYTES_MAX = 24 << 20
+"""Limits of waiting records, for instance while the store does not answer; further ones are dropped."""
+RECORD_BYTES_MAX = 64 * 1024
+"""A larger record is dropped: what Podgate records of a Pod is far below it."""
 _BATCH_RECORDS_MAX = 100
 _PAUSE_SECONDS = 0.25
 _BATCH_SECONDS = 0.1
@@ -57,7 +60,14 @@ class DecisionWriter:
         """Write until cancelled."""
         while True:
             has_written = await self._write_all()
-            await asyncio.sleep(_PAUSE_SECONDS if has_written else self._backoff.next_seconds())
+            await self._pause(_PAUSE_SECONDS if has_written else self._backoff.next_seconds())
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, and keep the waiting records within their bytes meanwhile: `put` only counts them."""
+        while seconds > 0:
+            await asyncio.sleep(min(seconds, _FIRST_PAUSE_SECONDS))
+            seconds -= _FIRST_PAUSE_SECONDS
+            self._drop_beyond_bytes()
 
     async def flush(self) -> None:
         """Write the waiting records at shutdown, for at most a moment."""
@@ -90,8 +100,10 @@ class DecisionWriter:
     async def _write_batch(self) -> None:
         count = min(len(self._waiting), _BATCH_RECORDS_MAX)
         batch = [self._waiting[index] for index in range(count)]
+        records = [packed for record in batch if len(packed := record.shared) <= RECORD_BYTES_MAX]
         try:
-            await self._shared.append([record.shared for record in batch])
+            if records:
+                await self._shared.append(records)
         except StoreUnavailableError as error:
             self._is_forbidden = error.failure.fault is StoreFault.AUTHENTICATION
             if self._is_forbidden:  # later attempts fail, too
@@ -100,7 +112,19 @@ class DecisionWriter:
         self._is_forbidden = False
         for _ in range(count):
             self._waiting.popleft()
-        self._written += count
+        self._written += len(records)
+        self._dropped += count - len(records)
+
+    def _drop_beyond_bytes(self) -> None:
+        """Drop the newest records, as `put` does."""
+        left = WAITING_BYTES_MAX
+        for kept, record in enumerate(self._waiting):
+            left -= record.size
+            if left < 0:
+                self._dropped += len(self._waiting) - kept
+                while len(self._waiting) > kept:
+                    self._waiting.pop()
+                return
 
     def _drop_all(self) -> None:
         self._dropped += len(self._waiting)

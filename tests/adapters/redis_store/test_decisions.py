@@ -64,6 +64,16 @@ async def test_stream_is_bounded(decisions: RedisDecisions, redis_server: RedisS
     assert b"web-1999" in newest
 
 
+async def test_stream_of_large_records_is_shorter(decisions: RedisDecisions, redis_server: RedisServer) -> None:
+    large = [encode_record(NOW_MS, user="u" * 20_000).shared] * 10
+    for _ in range(10):
+        await decisions.append(large)
+    assert redis_server.cli("XLEN", STREAM) <= 10, "100 records, or 1 KiB for each"
+    for batch in range(6):
+        await decisions.append(records(100 * batch, 100))
+    assert redis_server.cli("XLEN", STREAM) >= 100
+
+
 async def test_policy_is_kept_and_expires(decisions: RedisDecisions, redis_server: RedisServer) -> None:
     assert await decisions.read_policy("9640bfdb9640bfdb") is None
     await decisions.keep_policy("9640bfdb9640bfdb", b"kind: Policy")

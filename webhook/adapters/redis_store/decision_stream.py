@@ -1,5 +1,6 @@
 """Decision records in one Redis stream, and policy documents in keys that expire; on a connection of their own."""
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,8 +15,49 @@ from webhook.adapters.redis_store.transport.stream import Command
 from webhook.ports import SharedPage, SharedRecord
 
 RECORDS_MAX = 50_000
+RECORD_BYTES = 1024
+"""On average of a full stream: larger records make it shorter."""
 POLICY_SECONDS = 7 * 86_400
 _FIELD = b"record"
+_BLOCKS_MAX = 500
+
+
+class _StreamLength:
+    """How many records the stream may have: as many of the newest as fit its bytes.
+
+    Each server goes by the records that it writes itself. The shortest length applies, so that those of all servers
+    together fit.
+    """
+
+    def __init__(self, records_max: int) -> None:
+        self._records_max, self._bytes_max = records_max, records_max * RECORD_BYTES
+        self._block_records = max(1, records_max // _BLOCKS_MAX)
+        self._blocks: deque[list[int]] = deque()
+        """Numbers of records that were written together, and their bytes."""
+        self._records = self._bytes = 0
+        self._is_short = False
+
+    def find(self, records: Sequence[bytes]) -> int:
+        """Return the length for records that are about to be written."""
+        self._add(len(records), sum(map(len, records)))
+        blocks = self._blocks
+        while len(blocks) > 1 and (self._bytes > self._bytes_max or self._records - blocks[0][0] >= self._records_max):
+            self._is_short = self._is_short or self._bytes > self._bytes_max
+            count, size = blocks.popleft()
+            self._records -= count
+            self._bytes -= size
+        if self._records >= self._records_max:
+            self._is_short = False
+        return self._records if self._is_short else self._records_max
+
+    def _add(self, count: int, size: int) -> None:
+        self._records += count
+        self._bytes += size
+        if self._blocks and self._blocks[-1][0] < self._block_records:
+            self._blocks[-1][0] += count
+            self._blocks[-1][1] += size
+        else:
+            self._blocks.append([count, size])
 
 
 class RedisDecisions:
@@ -25,11 +67,11 @@ class RedisDecisions:
         self._transport = transport
         self._cluster = cluster
         self._key = decisions_of(cluster)
-        self._add: Command = ("XADD", self._key, "MAXLEN", "~", records_max, "*", _FIELD)
+        self._length = _StreamLength(records_max)
         self._connection = SharedConnection(lambda: transport.dial(self._key))
 
     async def append(self, records: Sequence[bytes]) -> None:
-        add = self._add
+        add: Command = ("XADD", self._key, "MAXLEN", "~", self._length.find(records), "*", _FIELD)
         await translated(self._connection.ask(*[(*add, record) for record in records]))
 
     async def read_page(self, begin: str, count: int) -> SharedPage:
