@@ -9,14 +9,16 @@ from hypothesis import strategies as st
 
 from tests.core.reviewing import REPLICA_SETS, Gate, body, pod, policy_of
 from tests.core.strategies import PROPERTY, Json
-from webhook.core.admission.charging import build_acquire
+from webhook.core.admission.charging import build_acquire, event_source
 from webhook.core.admission.decision import Half
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.review import decode
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.controllers import find_controller_source
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_identity import NAME_MAX, UID_MAX, shorten
 from webhook.core.kubernetes.pod_size import measure
+from webhook.core.pods.start_outcome import find_replacing_source
 
 LONG = "n" * 5_000
 WEB = policy_of("- name: web\n  match: {namespaces: [shop]}\n  quota: {windows: [{window: 1m, hard: {pods: 9}}]}")
@@ -110,6 +112,18 @@ def test_store_is_asked_with_a_short_name() -> None:
     compiled = CompiledPolicy(WEB)
     evaluation = Evaluation(Half.MUTATE, request, compiled, request.pod, service=compiled.policy.services[0])
     assert len(build_acquire(evaluation, peek=True).name) == NAME_MAX
+
+
+@pytest.mark.parametrize("uid", ["u-1", LONG])
+def test_all_name_a_controller_alike_as_a_source_of_quota_events(uid: str) -> None:
+    document = identify(**own(uid=uid))
+    request = decode(body(object=document, userInfo={"username": REPLICA_SETS}))
+    assert request.pod is not None
+    evaluation = Evaluation(Half.VALIDATE, request, CompiledPolicy(WEB), request.pod)
+    watched = Pod.from_document(document)
+    found = {event_source(evaluation), find_controller_source(watched), find_replacing_source(watched)}
+    assert len(found) == 1
+    assert len(found.pop()) <= len("controller:") + UID_MAX
 
 
 @pytest.mark.parametrize("name", ["name", "generateName"])

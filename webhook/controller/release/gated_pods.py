@@ -11,6 +11,7 @@ from webhook.core.controller.waiting_pod import WaitingPod
 from webhook.core.groups.membership import GROUP_ANNOTATION, Membership
 from webhook.core.kubernetes.controllers import find_controller_source
 from webhook.core.kubernetes.pod import OwnerReference, Pod
+from webhook.core.kubernetes.pod_identity import KIND_MAX, NAME_MAX, UID_MAX, shorten
 from webhook.core.pods.ownership import OwnedPod
 from webhook.core.pods.start_outcome import read_created_us
 from webhook.core.quota import Booking
@@ -152,12 +153,12 @@ def read_run(pod: Pod) -> str:
     if attempt := read_attempt(pod):
         return attempt
     owner = _find_controller(pod)
-    return owner.uid if owner is not None and owner.kind == "Job" else ""
+    return shorten(owner.uid, UID_MAX) if owner is not None and owner.kind == "Job" else ""
 
 
 def _format_owner(pod: Pod) -> str:
     owner = _find_controller(pod)
-    return "" if owner is None else f"{owner.kind}/{owner.name}"
+    return "" if owner is None else f"{shorten(owner.kind, KIND_MAX)}/{shorten(owner.name, NAME_MAX)}"
 
 
 def _find_controller(pod: Pod) -> OwnerReference | None:

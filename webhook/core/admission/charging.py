@@ -61,7 +61,10 @@ def unreadable_resources(error: ValueError) -> BadReviewError:
 
 
 def event_source(evaluation: Evaluation) -> str:
-    """Return the source of a quota event: the owning controller if a kube controller made the Pod, else the user."""
+    """Return the source of a quota event: the owning controller if a kube controller made the Pod, else the user.
+
+    It is that of `format_controller_source`: a review has bounded the uid already.
+    """
     controller = find_owning_controller(evaluation.request.user, evaluation.pod)
     return f"user:{evaluation.request.user}" if controller is None else f"{CONTROLLER}{controller.uid}"
 

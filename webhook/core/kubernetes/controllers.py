@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from webhook.core.kubernetes.pod import OwnerReference, Pod
+from webhook.core.kubernetes.pod_identity import UID_MAX, shorten
 
 _CONTROLLERS = "system:serviceaccount:kube-system:"
 
@@ -150,7 +151,15 @@ def _find_kind(owner: OwnerReference, labels: Mapping[str, str]) -> str:
 def find_controller_source(pod: Pod) -> str:
     """Return the event source of a Pod in the cluster: the controller that owns it, "" without one."""
     owners = [owner for owner in pod.metadata.owner_references or () if owner.controller]
-    return f"{CONTROLLER}{owners[0].uid}" if owners else ""
+    return format_controller_source(owners[0]) if owners else ""
+
+
+def format_controller_source(owner: OwnerReference) -> str:
+    """Return a controller as a source of quota events and failures: each review reads those of its breaker.
+
+    Its uid is bounded as in a review: Kubernetes stores one of any length.
+    """
+    return f"{CONTROLLER}{shorten(owner.uid, UID_MAX)}"
 
 
 def name_workload(pod: Mapping[str, Any], namespace: str, user: str) -> str:

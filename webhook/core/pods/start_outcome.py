@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from webhook.core.kubernetes.controllers import CONTROLLER
+from webhook.core.kubernetes.controllers import format_controller_source
 from webhook.core.kubernetes.pod import ContainerStateDetail, ContainerStatus, Pod, PodCondition
 from webhook.core.pods.ownership import parse_moment_us
 
@@ -33,7 +33,7 @@ def find_replacing_source(pod: Pod) -> str | None:
     """Return the controller that replaces this Pod, as a source of quota events; None if it has no controller."""
     for owner in pod.metadata.owner_references or ():
         if owner.controller and owner.uid:
-            return f"{CONTROLLER}{owner.uid}"
+            return format_controller_source(owner)
     return None
 
 
