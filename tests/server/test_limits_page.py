@@ -5,10 +5,13 @@ from pathlib import Path
 
 from webhook import interceptor
 from webhook.authentication import jwt
+from webhook.core import findings
 from webhook.core.groups import membership
-from webhook.core.kubernetes import pod_size
+from webhook.core.kubernetes import pod_identity, pod_size
 from webhook.core.placement import required
 from webhook.core.policy_fields import quota, shares
+from webhook.core.reporting import record_codec
+from webhook.decisions import ring, writer
 from webhook.outcomes import endpoint
 from webhook.policy_in_force import active_policy
 from webhook.server import connection_table, handshake_throttle, header_limits, http1, listener, request_body, server
@@ -49,6 +52,22 @@ def test_every_bound_of_a_pod_is_documented() -> None:
     in_thread = f"more than {pod_size.LARGE_CONTAINERS} containers or {pod_size.LARGE_ENTRIES:,} entries"
     assert in_thread in " ".join(PAGE.split())
     assert f"{active_policy.SERVICES_PER_TURN_MAX} services at a time" in PAGE
+
+
+def test_every_bound_of_a_text_is_documented() -> None:
+    assert [int(value) for _, value, *_ in rows("Texts")] == [
+        pod_identity.NAME_MAX,
+        pod_identity.UID_MAX,
+        pod_identity.KIND_MAX,
+        pod_identity._API_VERSION_MAX,
+        findings._VALUE_CHARACTERS_MAX,
+        findings._TEXT_CHARACTERS_MAX,
+    ]
+    page = " ".join(PAGE.split())
+    assert f"a Pod above {record_codec.POD_BYTES_MAX >> 10} KiB" in page
+    assert f"dropped above {writer.RECORD_BYTES_MAX >> 10} KiB" in page
+    assert f"keeps {ring.RECORDS_BYTES_MAX >> 20} MiB of records" in page
+    assert f"within {writer.WAITING_BYTES_MAX >> 20} MiB" in page
 
 
 def test_every_fixed_bound_is_documented() -> None:

@@ -86,6 +86,7 @@ class DecisionWriter:
             await self._write_documents()
             while self._waiting:
                 await self._write_batch()
+                self._drop_beyond_bytes()
                 if self._waiting:
                     await asyncio.sleep(pause_seconds)
         except StoreUnavailableError as error:
