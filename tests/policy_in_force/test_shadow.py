@@ -7,6 +7,7 @@ import pytest
 
 from tests.adapters.policy_file import FakeClock
 from tests.core.reviewing import body, pod
+from tests.core.strategies import Json
 from tests.harness.policy_checks import ImmediateCheck
 from tests.harness.policy_revisions import MemoryRevisions, hash_of
 from tests.harness.unread_values import UNREAD
@@ -176,6 +177,17 @@ async def test_what_comes_while_too_many_wait_is_left_out_and_counted() -> None:
         await process.create(number)
     await process.work()
     assert (process.shadow.totals.judged, process.shadow.totals.left_out) == (WAITING_MAX, 7)
+
+
+@pytest.mark.parametrize("metadata", [{"annotations": {"a": "n" * 70_000}}, {"name": "web-1"}], ids=["long", "short"])
+async def test_a_large_pod_does_not_wait(metadata: Json) -> None:
+    process, document = Process(), pod()
+    await process.begin(policy(5), policy(5, PLACED))
+    document["metadata"] |= metadata
+    await process.interceptor.review(Half.MUTATE, body(object=document))
+    await process.work()
+    is_large = "annotations" in metadata
+    assert (process.shadow.totals.judged, process.shadow.totals.left_out) == (not is_large, is_large)
 
 
 async def test_updates_dry_runs_and_other_phases_are_not_judged() -> None:

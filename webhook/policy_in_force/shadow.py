@@ -9,6 +9,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from zlib import crc32
 
+import msgspec
+from msgspec.structs import replace
+
 from webhook.core.admission.decision import Half
 from webhook.core.admission.pod_results import encode_template_key
 from webhook.core.admission.review import Request
@@ -27,7 +30,10 @@ WAITING_MAX = 100
 _BUCKETS = 10_000
 _POD_BYTES_MAX = 16 * 1024
 """A larger Pod would delay reviews."""
+_WAITING_POD_BYTES_MAX = 64 * 1024
+"""Of a Pod with what is not judged of it, such as long annotations."""
 _NO_LABELS: Mapping[str, str] = {}
+_encode = msgspec.json.Encoder().encode
 
 
 class Shadow(PartialObserver):
@@ -63,10 +69,11 @@ class Shadow(PartialObserver):
             return
         if crc32(request.uid.encode()) % _BUCKETS >= self._find_share() * _BUCKETS:
             return
-        if len(self._waiting) >= WAITING_MAX or request.excess is not None:
+        detached = None if len(self._waiting) >= WAITING_MAX else _detach(request)
+        if detached is None:
             self.totals.left_out += 1
             return
-        self._waiting.append((request, decision.inputs.slot))
+        self._waiting.append((detached, decision.inputs.slot))
         self._has_work.set()
 
     async def run(self) -> None:
@@ -114,3 +121,12 @@ class Shadow(PartialObserver):
         loaded = self._active.get_loaded()
         rollout = None if loaded is None else loaded.policy.rollout
         return 0.0 if rollout is None or rollout.shadow is None else read_share(rollout.shadow.sample)
+
+
+def _detach(request: Request) -> Request | None:
+    """Return a request that keeps nothing of its body, which may be large; None for a large Pod."""
+    pod = request.pod
+    if pod is None or request.excess is not None or len(_encode(pod)) > _WAITING_POD_BYTES_MAX:
+        return None
+    metadata = replace(pod.metadata, managed_fields=pod.metadata.managed_fields.copy())
+    return replace(request, pod=replace(pod, metadata=metadata))
