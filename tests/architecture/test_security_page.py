@@ -54,6 +54,7 @@ THREATS = [
     "Information disclosed by `/queue`",
     "The second kube-scheduler",
     "Calls of the scheduler extender",
+    "Node of a claim written by a tenant",
     "Information disclosed by answers",
     "Certificates of another purpose",
     "Weak keys",

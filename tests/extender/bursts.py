@@ -5,15 +5,14 @@ from typing import Any
 
 from tests.core.reviewing import policy_of
 
-POLICY = policy_of(
-    """
+SERVICE = """
 - name: web
   match: {namespaces: [shop]}
   placement: {schedulerName: podgate-scheduler}
   scheduling: {hot: {cpu: 0.8}, numa: Required}
-""",
-    "nodes: {sources: [{prometheus: {url: 'http://p'}}]}",
-)
+"""
+SOURCES = "nodes: {sources: [{prometheus: {url: 'http://p'}}]}"
+POLICY = policy_of(SERVICE, SOURCES)
 
 
 def run_at_once(work: Coroutine[Any, Any, None]) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.extender.bursts import POLICY
+from tests.core.reviewing import policy_of
+from tests.extender.bursts import POLICY, SERVICE, SOURCES
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod_requests import NANO
+from webhook.core.policy.model import LoadedPolicy
 from webhook.core.scheduling.claims import SelectedClaim, VolumePod, list_claims
 from webhook.core.scheduling.measured_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
@@ -22,7 +24,7 @@ OLD_FAILURE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulab
 NEW_FAILURE = OLD_FAILURE | {"reason": "SchedulerError"}
 
 
-def build_pod(
+def build_pod(  # noqa: PLR0913  what tests vary
     name: str = "p",
     *,
     nominated: str = "",
@@ -30,9 +32,11 @@ def build_pod(
     claims: tuple[str, ...] = (),
     failure: dict[str, str] | None = None,
     service: str = "web",
+    cpu: str = "4",
+    memory: str = "1Mi",
     **spec: Any,
 ) -> dict[str, Any]:
-    asked = {"cpu": "4", "memory": "1Mi"}
+    asked = {"cpu": cpu, "memory": memory}
     metadata = {"name": name, "namespace": "shop", "uid": name, "labels": {"podgate.io/service": service}}
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
     container = {"name": "c", "resources": {"limits": asked, "requests": asked}}
@@ -42,7 +46,13 @@ def build_pod(
     placed = {"nodeName": node} if node else {}
     return {
         "metadata": metadata,
-        "spec": {"containers": [container], "volumes": volumes, **placed, **spec},
+        "spec": {
+            "schedulerName": "podgate-scheduler",
+            "containers": [container],
+            "volumes": volumes,
+            **placed,
+            **spec,
+        },
         "status": status,
     }
 
@@ -50,17 +60,21 @@ def build_pod(
 class Replica:
     """An extender with two nodes, of one zone each, that are measured."""
 
-    def __init__(self) -> None:
+    def __init__(self, loaded: LoadedPolicy = POLICY, nodes: tuple[str, ...] = NODES) -> None:
         self.now = 1_795_500_000.0
-        policy = CompiledPolicy(POLICY)
+        policy = CompiledPolicy(loaded)
         self.extender = Extender(lambda: policy, SchedulingRecords(lambda: None), lambda: self.now)
         table = self.table = self.extender.table
         self.claims = table.index.nominated
-        table.index.on_nodes_listed(KnownNode(SchedulableNode(name, 64_000.0, 2.0**40)) for name in NODES)
-        table.configure(POLICY.policy.nodes, ["prometheus"])
+        if nodes:
+            self.list_nodes(nodes)
+        table.configure(loaded.policy.nodes, ["prometheus"])
         table.numa.on_numa_listed({name: NumaZones(({"cpu": 8 * NANO},), is_by_pod=False) for name in NODES})
         self.list()
         self.settle()
+
+    def list_nodes(self, names: tuple[str, ...]) -> None:
+        self.table.index.on_nodes_listed(KnownNode(SchedulableNode(name, 64_000.0, 2.0**40)) for name in names)
 
     def settle(self, seconds: float = 0.0) -> None:
         self.now += seconds
@@ -217,6 +231,93 @@ def test_what_a_pod_is_held_on_again_ends_as_well(replica: Replica, end: str) ->
         case _:
             replica.show(build_pod(claims=("data",), failure=NEW_FAILURE))
     assert replica.held == ""
+
+
+def test_changes_of_a_claim_share_one_time_that_only_the_scheduler_starts_again(replica: Replica) -> None:
+    """Whoever may write a claim can write its node again and again."""
+    pod = build_pod(claims=("data",))
+    replica.show(pod)
+    held = []
+    for second in range(0, 1800, 100):
+        replica.select("")
+        replica.select("ab"[second % 200 // 100])
+        held.append(replica.held)
+        replica.settle(100)
+    assert held == ["a", "b", "a", "b", "a", "b", "a", *[""] * 11]
+    replica.show(build_pod(claims=("data",), failure=NEW_FAILURE))
+    replica.select("a")
+    assert replica.held == ""
+    replica.filter(pod, "a", "b")
+    replica.select("b")
+    assert replica.held == "b"
+    replica.settle(614)
+    replica.select("a")
+    assert replica.held == "a"
+    replica.settle(2)
+    assert replica.held == ""
+
+
+def test_pod_that_the_scheduler_places_after_its_time_counts_there_as_long(replica: Replica) -> None:
+    replica.show(build_pod(claims=("data",)))
+    replica.select("a")
+    replica.settle(616)
+    replica.filter(build_pod(claims=("data",)), "a")
+    replica.settle(614)
+    assert replica.held == "a"
+    replica.settle(2)
+    assert replica.held == ""
+
+
+@pytest.mark.parametrize("asked", [{"cpu": "65"}, {"cpu": "100000"}, {"memory": "2Ti"}])
+def test_pod_that_is_larger_than_the_node_holds_nothing(replica: Replica, asked: dict[str, str]) -> None:
+    """No scheduler chooses such a node: a tenant has written it."""
+    replica.show(build_pod("large", claims=("data",), **asked))
+    replica.select("a")
+    replica.settle()
+    assert not replica.table.count_assumed_pods()
+    replica.show(build_pod("fitting", claims=("other",), cpu="64"))
+    replica.select("a", "shop/other")
+    assert replica.table.count_assumed_pods() == {"a": 1}
+
+
+@pytest.mark.parametrize("node", ["", "a"])
+def test_no_pod_counts_more_than_its_node_has(replica: Replica, node: str) -> None:
+    pod = build_pod(node=node, nominated="" if node else "a", cpu="100000")
+    pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+    replica.show(pod)
+    replica.settle()
+    assert replica.table.rows["a"].assumed.cpu_millis == 64_000.0
+
+
+def test_claim_tells_of_pods_of_schedulers_that_ask_the_extender_only(replica: Replica) -> None:
+    for name in ("nobody", "default-scheduler", "another"):
+        replica.show(build_pod(name, claims=(name,), schedulerName=name))
+        replica.select("a", f"shop/{name}")
+    assert not replica.claims.needs_claims
+    assert replica.held == ""
+    replica.filter(build_pod("first", schedulerName="another"), "a", "b")
+    assert replica.claims.needs_claims
+    replica.select("b", "shop/another")
+    assert replica.held == "b"
+
+
+def test_default_scheduler_asks_the_extender_if_a_service_names_no_other() -> None:
+    replica = Replica(policy_of(SERVICE.replace("placement: {schedulerName: podgate-scheduler}", ""), SOURCES))
+    replica.show(build_pod(claims=("data",), schedulerName="default-scheduler"))
+    replica.select("a")
+    assert replica.held == "a"
+
+
+def test_pods_that_are_listed_before_the_nodes_count_on_them() -> None:
+    replica = Replica(nodes=())
+    bursting = build_pod("bursting", node="b", cpu="100000")
+    bursting["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+    replica.list(build_pod("p", nominated="a"), build_pod("large", claims=("data",), cpu="65"), bursting)
+    replica.select("a")
+    replica.list_nodes(NODES)
+    replica.settle()
+    assert replica.table.count_assumed_pods() == {"a": 1, "b": 1}
+    assert [replica.table.rows[name].assumed.cpu_millis for name in NODES] == [0.85 * 4000, 64_000.0]
 
 
 @pytest.mark.parametrize(

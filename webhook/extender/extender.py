@@ -13,6 +13,7 @@ from webhook.core.kubernetes.controllers import find_claimed_owner_kind
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.lru_cache import LruCache
 from webhook.core.policy_fields import Mode
+from webhook.core.policy_fields.placement import Placement
 from webhook.core.policy_fields.scheduling import Estimate, Numa
 from webhook.core.scheduling import extender_api as api
 from webhook.core.scheduling.assumed_load import NO_LOAD, LoadEstimates, PodLoad
@@ -22,6 +23,7 @@ from webhook.core.scheduling.hot_node_filters import NodeFilters, make_filters
 from webhook.core.scheduling.node_selection import PodKind, ServiceRules, filter_nodes, make_pod_kind
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.node_verdicts import NodeVerdicts, ServiceVerdicts
+from webhook.core.scheduling.scheduler_configuration import DEFAULT_SCHEDULER
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 from webhook.core.scheduling.scores import NodeScores, choose_best, choose_nearness
 from webhook.core.scheduling.topology import Nearness
@@ -61,6 +63,8 @@ class PolicyRules:
     knows_zones: bool
     services: dict[str, ServiceRules]
     daemons: dict[str, ServiceRules]
+    schedulers: frozenset[str]
+    """Those that the services with rules name: a service without a name relies on the default scheduler."""
 
     @classmethod
     def from_policy(cls, policy: CompiledPolicy | None, *, knows_zones: bool = True) -> "PolicyRules":
@@ -70,11 +74,13 @@ class PolicyRules:
             for name, service in services.items()
             if service.scheduling is not None and service.modes.scheduling is not Mode.DISABLED
         ]
+        placements = [services[name].placement or Placement() for name, _, _ in stanzas]
         return cls(
             policy,
             knows_zones,
             {stanza[0]: ServiceRules(*stanza, knows_zones=knows_zones) for stanza in stanzas},
             {stanza[0]: ServiceRules.for_daemons(*stanza, knows_zones=knows_zones) for stanza in stanzas},
+            frozenset(placement.scheduler_name or DEFAULT_SCHEDULER for placement in placements),
         )
 
 
@@ -96,6 +102,8 @@ class Extender:
         self._now_seconds = now_seconds
         self.table = LoadTable(self.find_estimate, now_seconds, observer.on_bound, self._is_decided)
         self.waiting = UnschedulablePods()
+        self._callers: set[str] = set()
+        """Schedulers that have asked about Pods of theirs."""
         self._loads = LoadEstimates()
         self._promises: LruCache[str, Mapping[str, tuple[str, ...]]] = LruCache(_PREEMPTORS_MAX)
         """Of preemptors by uid: nodes that pass without their victims, and the uids of these."""
@@ -148,6 +156,7 @@ class Extender:
         if service is None:
             return json.encode(api.FilterResult(asked))
         table.withdraw(args.pod)
+        self._callers.add(_read_scheduler(args.pod))
         self.waiting.forget(args.pod.metadata.uid)
         candidates, rows, freed = table.compute_candidate_rows(), table.rows, self._compute_freed_rows(args.pod)
         load = self._loads.find_load(args.pod, service.rules.estimate)
@@ -258,7 +267,10 @@ class Extender:
         return found
 
     def _is_decided(self, pod: Pod) -> bool:
-        return self._find_service(pod) is not None
+        """Return whether a scheduler that asks the extender places a Pod by a service's rules."""
+        scheduler = _read_scheduler(pod)
+        is_asking = scheduler in self._callers or scheduler in self._update_rules().schedulers
+        return is_asking and self._find_service(pod) is not None
 
     def _find_service(self, pod: Pod) -> ServiceRules | None:
         """Return the rules for a Pod; None if nothing is to decide. Those for Pods of DaemonSets differ."""
@@ -272,6 +284,10 @@ class Extender:
         rules = self._update_rules()
         named = None if rules.policy is None else rules.policy.find_by_label(pod)
         return None if named is None else rules.services.get(named.name)
+
+
+def _read_scheduler(pod: Pod) -> str:
+    return pod.spec.scheduler_name or DEFAULT_SCHEDULER
 
 
 def _find_nearness(table: LoadTable, pod: Pod, service: ServiceRules) -> Nearness | None:

@@ -9,11 +9,10 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_fields.nodes import Nodes
 from webhook.core.policy_fields.scheduling import Estimate
 from webhook.core.scheduling.assumed_load import (
-    CONFIRMED_SECONDS,
     NO_LOAD,
-    NOMINATED_SECONDS,
     AssumedLoad,
     PodLoad,
+    bound_load,
     estimate_load,
 )
 from webhook.core.scheduling.candidate_nodes import CandidateNodes
@@ -26,7 +25,7 @@ from webhook.core.scheduling.measured_load import (
     keep_last_known,
     merge_hotter,
 )
-from webhook.core.scheduling.node_table import NodeRow, NodeRows
+from webhook.core.scheduling.node_table import NodeRow, NodeRows, is_large_enough
 from webhook.core.scheduling.numa import compute_zone_share
 from webhook.core.scheduling.victim_load import VictimLoad
 from webhook.extender.node_index import IndexReports, NodeIndex
@@ -63,7 +62,7 @@ class LoadTable:
         self._victims = VictimLoad(Decay(1.0, 1.0), 0.0)
         self._candidates = CandidateNodes()
         reports = IndexReports(
-            on_node=self._renew,
+            on_node=self._on_node,
             on_nominated=self._on_nominated,
             on_unnominated=self._withdraw,
             on_hosted=self._on_hosted,
@@ -178,9 +177,9 @@ class LoadTable:
         """
         uid, now_seconds, zoned = pod.metadata.uid, self._now_seconds(), compute_zone_share(pod)
         # It is tried again, and the scheduler publishes a node only once.
-        is_published = self.index.nominated.find_node(uid) == node
-        kept_seconds = NOMINATED_SECONDS if is_published else CONFIRMED_SECONDS
-        before = self._assumed.assign(uid, node, load, now_seconds, settle_seconds, kept_seconds)
+        kept_seconds = self.index.nominated.find_kept_seconds(uid, node)
+        bounded = self._bound_load(load, node)
+        before = self._assumed.assign(uid, node, bounded, now_seconds, settle_seconds, kept_seconds)
         if zoned is not None:
             self.numa.assign(uid, zoned, node, kept_seconds)
         if others:
@@ -189,6 +188,7 @@ class LoadTable:
 
     def withdraw(self, pod: Pod) -> None:
         """Drop the assumed node of a Pod: the scheduler places it again."""
+        self.index.nominated.renew(pod.metadata.uid)
         self._withdraw(pod.metadata.uid)
 
     def _withdraw(self, uid: str) -> None:
@@ -198,20 +198,33 @@ class LoadTable:
         if node is not None:
             self._renew(node)
 
-    def _on_nominated(self, uid: str, pod: Pod, node: str) -> None:
+    def _on_node(self, name: str) -> None:
+        node = self.index.find_node(name)
+        if node is not None and name not in self.rows:  # the watches are not in step: Pods may be shown first
+            for uid in self._assumed.list_pods(name):
+                pod = self.index.nominated.find_pod(uid)
+                if pod is not None and not is_large_enough(node, pod):
+                    self._withdraw(uid)
+            self._assumed.bound(name, node.whole_load)
+        self._renew(name)
+
+    def _on_nominated(self, uid: str, pod: Pod, node: str, kept_seconds: float) -> None:
         """Count a Pod on the node that the scheduler has chosen until it is bound: it may wait for volumes."""
-        estimate = self._estimates(pod)
-        load, settle_seconds = estimate_load(pod, estimate), estimate.settle.us / _US
+        known, estimate = self.index.find_node(node), self._estimates(pod)
+        if known is not None and not is_large_enough(known, pod):
+            self._withdraw(uid)  # no scheduler chooses such a node: somebody else has written it
+            return
+        load, settle_seconds = self._bound_load(estimate_load(pod, estimate), node), estimate.settle.us / _US
         self._candidates.remove(uid)
-        before = self._assumed.assign(uid, node, load, self._now_seconds(), settle_seconds, NOMINATED_SECONDS)
-        self.numa.nominate(uid, pod, node)
+        before = self._assumed.assign(uid, node, load, self._now_seconds(), settle_seconds, kept_seconds)
+        self.numa.nominate(uid, pod, node, kept_seconds)
         self._renew_both(before, node)
 
     def _on_hosted(self, uid: str, pod: Pod, since_seconds: float) -> None:
         estimate, node = self._estimates(pod), pod.spec.node_name or ""
         settle_seconds = estimate.settle.us / _US
         self._candidates.remove(uid)
-        load = estimate_load(pod, estimate)
+        load = self._bound_load(estimate_load(pod, estimate), node)
         before = self._assumed.confirm(uid, node, load, since_seconds, settle_seconds)
         self._victims.add(uid, node, load)
         self.numa.confirm(uid, pod, node, since_seconds)
@@ -234,6 +247,10 @@ class LoadTable:
         self._assumed.remove(uid)
         self.numa.drop(uid, node)
         self._renew(node)
+
+    def _bound_load(self, load: PodLoad, name: str) -> PodLoad:
+        node = self.index.find_node(name)
+        return load if node is None else bound_load(load, node.whole_load)
 
     def _renew_both(self, before: str | None, node: str) -> None:
         if before is not None:

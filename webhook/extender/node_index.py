@@ -25,8 +25,8 @@ class IndexReports(NamedTuple):
 
     on_node: Callable[[str], None]
     """With the name of a Node that was added, changed or removed."""
-    on_nominated: Callable[[str, Pod, str], None]
-    """With the uid of a Pod that the scheduler will bind to a node, the Pod, and the node."""
+    on_nominated: Callable[[str, Pod, str, float], None]
+    """With the uid of a Pod that the scheduler will bind to a node, the Pod, the node, and for how long it counts."""
     on_unnominated: Callable[[str], None]
     """With the uid of a Pod that is not bound to the node after all."""
     on_hosted: Callable[[str, Pod, float], None]
@@ -57,7 +57,7 @@ class NodeIndex:
         """Nodes by address; None after a change, until the next lookup."""
         self._pods: dict[str, HostedPod] = {}
         self._requested: dict[str, tuple[int, int]] = {}
-        self.nominated = NominatedNodes(reports.on_nominated, reports.on_unnominated, is_decided)
+        self.nominated = NominatedNodes(reports.on_nominated, reports.on_unnominated, is_decided, now_seconds)
         self._pending: set[str] = set()
         """Pods on nodes that are not started yet."""
         self._near = NearIndex(self._nodes)

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from webhook.core.kubernetes.pod import Pod, PodCondition
+from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS, NOMINATED_SECONDS
 from webhook.core.scheduling.claims import SelectedClaim, list_claims
 
 SCHEDULED = "PodScheduled"
@@ -31,19 +32,27 @@ class NominatedNodes:
     """A `ports.ClaimEventHandler`. It keeps the Pods that have a nominated node or name claims, and the awaited claims.
 
     `status.nominatedNodeName` says where a Pod goes from Kubernetes 1.35 on. Before, only its claims do. A claim tells
-    of the one waiting Pod that names it; of several nobody knows which one was meant.
+    of the one waiting Pod that names it; of several nobody knows which one was meant. Tenants may write claims: all
+    changes of a Pod's claims share one time, until the scheduler asks about the Pod again.
     """
 
     def __init__(
         self,
-        on_nominated: Callable[[str, Pod, str], None],
+        on_nominated: Callable[[str, Pod, str, float], None],
         on_unnominated: Callable[[str], None],
         is_decided: Callable[[Pod], bool],
+        now_seconds: Callable[[], float],
     ) -> None:
-        """Create it. `is_decided` says whether rules decide on a Pod: the claims of others are not read."""
+        """Create it. `is_decided` says whether rules decide on a Pod: the claims of others are not read.
+
+        `on_nominated` is called with the uid of a Pod, the Pod, its node, and for how many seconds it counts there.
+        """
         self._on_nominated = on_nominated
         self._on_unnominated = on_unnominated
         self._is_decided = is_decided
+        self._now_seconds = now_seconds
+        self._held_since_seconds: dict[str, float] = {}
+        """When a claim first held a Pod, by its uid."""
         self._pods: dict[str, _WaitingPod] = {}
         self._uids_by_claim: dict[str, set[str]] = {}
         self.nodes_by_claim: dict[str, str] = {}
@@ -62,6 +71,20 @@ class NominatedNodes:
         waiting = self._pods.get(uid)
         return "" if waiting is None else waiting.nominated or self._find_selected(waiting)
 
+    def find_pod(self, uid: str) -> Pod | None:
+        waiting = self._pods.get(uid)
+        return None if waiting is None else waiting.pod
+
+    def find_kept_seconds(self, uid: str, node: str) -> float:
+        """Return for how long a Pod counts that was scored best on a node: longer if the node is published for it."""
+        if self.find_node(uid) != node:
+            return CONFIRMED_SECONDS
+        return NOMINATED_SECONDS if self._pods[uid].nominated else max(CONFIRMED_SECONDS, self._open_window(uid))
+
+    def renew(self, uid: str) -> None:
+        """Let claims hold a Pod for the whole time again: its scheduler has asked about it, which no tenant can."""
+        self._held_since_seconds.pop(uid, None)
+
     # Events of the watch on Pods.
 
     def show(self, uid: str, pod: Pod) -> None:
@@ -77,7 +100,7 @@ class NominatedNodes:
             self._uids_by_claim.setdefault(claim, set()).add(uid)
         if waiting.nominated:
             if waiting.nominated != before:
-                self._on_nominated(uid, waiting.pod, waiting.nominated)
+                self._on_nominated(uid, waiting.pod, waiting.nominated, NOMINATED_SECONDS)
         elif before or (former is not None and _has_failed(former, waiting)):
             self._on_unnominated(uid)
         elif former is None:
@@ -86,12 +109,14 @@ class NominatedNodes:
     def bind(self, uid: str) -> None:
         """Forget a Pod that has its node now."""
         self._forget(uid)
+        self.renew(uid)
 
     def drop(self, uid: str) -> None:
         """Forget a Pod that is gone, or has ended."""
         if uid in self._pods:
             self._on_unnominated(uid)
         self._forget(uid)
+        self.renew(uid)
 
     # Events of the watch on claims.
 
@@ -134,7 +159,14 @@ class NominatedNodes:
         waiting = self._pods[uid]
         is_shared = any(len(self._uids_by_claim[claim]) > 1 for claim in waiting.claims)
         if node and not is_shared and self._is_decided(waiting.pod):
-            self._on_nominated(uid, waiting.pod, node)
+            left_seconds = self._open_window(uid)
+            if left_seconds > 0:
+                self._on_nominated(uid, waiting.pod, node, left_seconds)
+
+    def _open_window(self, uid: str) -> float:
+        """Return for how many more seconds claims hold a Pod, counted from the first time that one does."""
+        now_seconds = self._now_seconds()
+        return self._held_since_seconds.setdefault(uid, now_seconds) + NOMINATED_SECONDS - now_seconds
 
     def _forget(self, uid: str) -> None:
         waiting = self._pods.pop(uid, None)

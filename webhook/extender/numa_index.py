@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS, NOMINATED_SECONDS
+from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS
 from webhook.core.scheduling.numa import Amounts, NumaZones, compute_zone_share
 from webhook.core.scheduling.pod_fingerprint import PodIdentity, find_contained
 from webhook.extender.zone_shares import ZoneShares
@@ -124,11 +124,11 @@ class NumaIndex:
         if uid not in self._started_seconds:
             self._reserve(uid, taken, node, self._now_seconds() + kept_seconds)
 
-    def nominate(self, uid: str, pod: Pod, node: str) -> None:
+    def nominate(self, uid: str, pod: Pod, node: str, kept_seconds: float) -> None:
         """Reserve for a Pod that the scheduler will bind to a node."""
         taken = compute_zone_share(pod)
         if taken is not None:
-            self.assign(uid, taken, node, NOMINATED_SECONDS)
+            self.assign(uid, taken, node, kept_seconds)
 
     def withdraw(self, uid: str) -> None:
         """End the reservation of a Pod that the watch has not shown on its node."""

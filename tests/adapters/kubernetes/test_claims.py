@@ -27,7 +27,7 @@ def watch(client: Any, loops: Loops, reported: Reported) -> dict[str, str]:
     def decide(_: Pod) -> bool:
         return True
 
-    nominated = NominatedNodes(ignore, ignore, decide)
+    nominated = NominatedNodes(ignore, ignore, decide, lambda: 0.0)
     loops.start(WatchedClaims(client, nominated, reports=reported.reports, timing=QUICK).run())
     return nominated.nodes_by_claim
 

@@ -30,6 +30,11 @@ class PodLoad(NamedTuple):
 NO_LOAD = PodLoad(0.0, 0.0)
 
 
+def bound_load(load: PodLoad, most: PodLoad) -> PodLoad:
+    """Return the load of a Pod on a node that has this much: a limit may be more."""
+    return PodLoad(min(load.cpu_millis, most.cpu_millis), min(load.memory_bytes, most.memory_bytes))
+
+
 def estimate_load(pod: Pod, estimate: Estimate) -> PodLoad:
     """Return the load expected of a Pod: a factor of the larger of request and limit, a default without either.
 
@@ -124,6 +129,15 @@ class AssumedLoad:
     def list_nodes(self) -> KeysView[str]:
         """Return the nodes with assignments."""
         return self._pods.keys()
+
+    def list_pods(self, node: str) -> tuple[str, ...]:
+        """Return the uids of the Pods that are assigned to a node."""
+        return tuple(self._pods.get(node, ()))
+
+    def bound(self, node: str, most: PodLoad) -> None:
+        """Count no Pod of a node for more than this."""
+        for pod in self._pods.get(node, {}).values():
+            pod.load = bound_load(pod.load, most)
 
     def count_pods(self) -> Mapping[str, int]:
         """Return how many assignments each node has; a node without one is not in it."""

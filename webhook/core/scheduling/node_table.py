@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from webhook.core.kubernetes import pod_requests
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.scheduling.assumed_load import NO_LOAD, PodLoad
 from webhook.core.scheduling.measured_load import REQUESTS, NodeLoad
 from webhook.core.scheduling.numa import NumaZones
 
 _NAMES_MIN = 1024
+_MILLI = pod_requests.NANO // 1000
 
 
 class ChangeLog:
@@ -51,6 +54,17 @@ class SchedulableNode(Struct, frozen=True, gc=False):
     cpu_millis: float
     memory_bytes: float
     labels: Mapping[str, str] = {}
+
+    @property
+    def whole_load(self) -> PodLoad:
+        """The load of a Pod that uses all of it."""
+        return PodLoad(self.cpu_millis, self.memory_bytes)
+
+
+def is_large_enough(node: SchedulableNode, pod: Pod) -> bool:
+    """Return whether a Pod fits on a node that is empty: kube-scheduler chooses no other one."""
+    cpu, memory = (pod_requests.compute_total(pod, "requests", name) for name in ("cpu", "memory"))
+    return cpu / _MILLI <= node.cpu_millis and memory / pod_requests.NANO <= node.memory_bytes
 
 
 class KnownNode(Struct, frozen=True):
