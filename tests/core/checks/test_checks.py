@@ -23,7 +23,6 @@ from webhook.core.checks.objects import (
     ClusterObject,
     LeaseHolderObject,
     LeaseHolding,
-    NetworkPolicyObject,
     PodObject,
     ReplicasObject,
 )
@@ -506,16 +505,6 @@ def test_override_is_found_a_day_after_its_end(ended_us: int, count: int) -> Non
     facts = replace(FACTS, overrides_map=ConfigMap(data={OVERRIDES_KEY: text}))
     assert len(list_found_values("overrides-ended", facts)) == count
     assert list_found_values("overrides-invalid", facts) == []
-
-
-def test_reduced_mode_wants_a_network_policy() -> None:
-    facts = replace(FACTS, status={**FACTS.status, "clientIdentity": "reduced"})
-    assert len(list_found_values("reduced-unprotected", facts)) == 1
-    policy = decode_object(
-        NetworkPolicyObject, {"metadata": {}, "spec": {"podSelector": {"matchLabels": SERVER_LABELS}}}
-    )
-    assert list_found_values("reduced-unprotected", replace(facts, network_policies=[policy])) == []
-    assert list_found_values("reduced-unprotected", FACTS) == []
 
 
 SERVER_LABELS = {"app.kubernetes.io/name": "podgate"}

@@ -154,8 +154,33 @@ class BudgetObject(ClusterObject, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
 
+class IpBlock(Struct, frozen=True):
+    cidr: str
+    excepted: tuple[str, ...] | None = field(default=None, name="except")
+
+
+class NetworkPeer(Struct, frozen=True, rename="camel"):
+    ip_block: IpBlock | None = None
+    namespace_selector: LabelSelector | None = None
+    pod_selector: LabelSelector | None = None
+
+
+class NetworkPort(Struct, frozen=True, rename="camel"):
+    port: int | str | None = None
+    """A number, or the name of a container's port."""
+    end_port: int | None = None
+    protocol: str = "TCP"
+
+
+class IngressRule(Struct, frozen=True):
+    ports: tuple[NetworkPort, ...] | None = None
+    peers: tuple[NetworkPeer, ...] | None = field(default=None, name="from")
+
+
 class NetworkPolicySpec(Struct, frozen=True, rename="camel"):
     pod_selector: LabelSelector = LabelSelector()
+    policy_types: tuple[str, ...] | None = None
+    ingress: tuple[IngressRule, ...] | None = None
 
 
 class NetworkPolicyObject(ClusterObject, frozen=True):

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json
+from webhook.core.checks.network_policies import list_open_rules, list_selecting
 from webhook.core.checks.objects import PodObject, ReplicasObject
+from webhook.core.checks.repair_callers import describe_caller_restriction, repair_open_rule
 from webhook.core.checks.repair_command import RENDERED, build_install_command, build_render_command, describe_restore
-from webhook.core.checks.repair_installation import is_at_target
+from webhook.core.checks.repair_installation import find_address, find_argument, find_deployment, is_at_target
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.selector_match import selects
@@ -31,6 +33,7 @@ _REPLICATED = (_SERVER, "podgate-extender", "podgate-scheduler")
 _NAME_LABEL = "app.kubernetes.io/name"
 _WAITING = {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "InvalidImageName"}
 _VERSION_MIN = (1, 30)
+_ADMISSION_PORT = 8443
 _PODS = f"kubectl get pods -n {NAMESPACE}"
 
 
@@ -87,13 +90,20 @@ def file_rejected(facts: ClusterFacts) -> Iterator[Observation]:
     severity=Severity.WARNING,
 )
 def reduced_unprotected(facts: ClusterFacts) -> Iterator[Observation]:
-    labels = {_NAME_LABEL: _SERVER}
-    is_protected = any(selects(policy.spec.pod_selector, labels) for policy in facts.network_policies)
-    if facts.status["clientIdentity"] == "reduced" and not is_protected:
+    if facts.status["clientIdentity"] != "reduced":
+        return
+    server = find_deployment(facts, _SERVER)
+    labels = None if server is None else server.spec.template.metadata.labels
+    selecting = list_selecting(facts.network_policies, labels or {_NAME_LABEL: _SERVER})
+    if find_address(facts)[0] or not selecting:
         value = "reduced: every client that knows the path can call, and no NetworkPolicy selects the servers"
-        file = "manifests/components/reduced/35-networkpolicy.yaml"
-        remedy = f"put your addresses into {file} and apply it (docs/reduced-mode.md)"
-        yield Observation(facts.server, "status.clientIdentity", value, remedy)
+        yield Observation(facts.server, "status.clientIdentity", value, describe_caller_restriction(facts))
+        return
+    _, _, port = find_argument(facts, "--listen").rpartition(":")
+    for rule in list_open_rules(selecting, int(port) if port.isdecimal() else _ADMISSION_PORT):
+        place, field = f"NetworkPolicy {NAMESPACE}/{rule.policy.name}", f"spec.ingress[{rule.number}].from"
+        remedy, command = repair_open_rule(facts, rule, is_alone=len(selecting) == 1)
+        yield Observation(place, field, rule.reason, remedy, command)
 
 
 @SECTION.check("deployment-missing", "the Deployment exists", "deployments", "services", "webhooks")
