@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 
 from certs.errors import CertsError
 
@@ -17,6 +17,14 @@ BACKDATED = timedelta(hours=1)
 
 CA_LIFETIME = timedelta(days=1825)
 LEAF_LIFETIME = timedelta(days=30)
+_OF_EACH_LEAF = frozenset(
+    {
+        *(ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE),
+        *(ExtensionOID.SUBJECT_KEY_IDENTIFIER, ExtensionOID.AUTHORITY_KEY_IDENTIFIER),
+        ExtensionOID.PRECERT_SIGNED_CERTIFICATE_TIMESTAMPS,
+    }
+)
+"""Extensions that follow from a leaf's own key and its CA: a renewed one does not keep the former ones."""
 _COMMON_NAME_LENGTH_MAX = 64  # RFC 5280, ub-common-name
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+")
 
@@ -92,6 +100,15 @@ class Authority:
         sans = (x509.UniformResourceIdentifier(uri),) if uri else ()
         return self._issue(common_name, sans, ExtendedKeyUsageOID.CLIENT_AUTH, lifetime, now)
 
+    def renew(self, former: x509.Certificate, lifetime: timedelta, now: datetime) -> KeyPair:
+        """Issue a leaf with a new key, and with the subject and extensions of another: names, usages and all others."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = self._start_leaf(former.subject, key, lifetime, now)
+        for extension in former.extensions:
+            if extension.oid not in _OF_EACH_LEAF:
+                builder = builder.add_extension(extension.value, critical=extension.critical)
+        return self._sign(builder, key)
+
     def _issue(
         self,
         name: str,
@@ -100,24 +117,31 @@ class Authority:
         lifetime: timedelta,
         now: datetime | None,
     ) -> KeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        # A DNS name may be longer than a common name; the subject is then empty, the SANs critical (RFC 5280).
+        subject = _build_subject(name) if len(name) <= _COMMON_NAME_LENGTH_MAX else x509.Name([])
+        builder = self._start_leaf(subject, key, lifetime, now or datetime.now(UTC))
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        if sans:
+            builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=not list(subject))
+        return self._sign(builder, key)
+
+    def _start_leaf(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, lifetime: timedelta, start: datetime
+    ) -> x509.CertificateBuilder:
         ca = self.key_pair.certificate
-        start = now or datetime.now(UTC)
         if ca.not_valid_after_utc <= start:
             raise CertsError(
                 f"the CA {ca.subject.rfc4514_string()} expired at {ca.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}",
                 "make a new CA in another folder, and distribute it to servers and clients before its certificates",
             )
-        key = ec.generate_private_key(ec.SECP256R1())
-        # A DNS name may be longer than a common name; the subject is then empty, the SANs critical (RFC 5280).
-        subject = _build_subject(name) if len(name) <= _COMMON_NAME_LENGTH_MAX else x509.Name([])
         end = min(start + lifetime, ca.not_valid_after_utc)
         builder = _create_builder(subject, key, start, end).issuer_name(ca.subject)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_build_key_usage(signs_certificates=False), critical=True)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        builder = builder.add_extension(_build_issuer_identifier(ca), critical=False)
-        if sans:
-            builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=not list(subject))
+        return builder.add_extension(_build_issuer_identifier(ca), critical=False)
+
+    def _sign(self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> KeyPair:
         return KeyPair(builder.sign(self.key_pair.key, hashes.SHA256()), key)
 
 

@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs import ca_generations
-from certs.authority import Authority, KeyPair, may_sign
+from certs.authority import Authority, may_sign
 from certs.ca_generations import Generation, Generations, find_issuer
 from certs.errors import CertsError
 from certs.files import read, read_certificates, read_key_pair, read_private_key, write
@@ -25,7 +23,6 @@ from certs.token_issuer import encode_key
 
 CA, CA_KEY, MEMORY = "ca.crt", "ca.key", "rotation.json"
 _STEPS_MAX = 100
-_Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,7 @@ class CaFolder:
         former = self._leaves[name].certificate
         if former is None:
             raise LookupError("only an existing leaf is renewed")
-        issued = _reissue(former, signer.build_authority(), self._lifetimes, now)
+        issued = signer.build_authority().renew(former, self._lifetimes.leaf, now)
         generations = ca_generations.record_signing(self._generations, signer, issued.certificate)
         # Other leaves that it signed may be in use elsewhere: it stays trusted until it expires.
         at = self._generations.index(signer)
@@ -169,26 +166,6 @@ class CaFolder:
     def _write(self, name: str, content: bytes, *, secret: bool = False) -> None:
         if not self._is_dry:
             write(self._path / name, content, secret=secret, replace=True)
-
-
-def _reissue(former: x509.Certificate, authority: Authority, lifetimes: Lifetimes, now: datetime) -> KeyPair:
-    """Issue a leaf with the names and usage of `former`."""
-    names = _find_extension(former, x509.SubjectAlternativeName)
-    sans = tuple(names) if names is not None else ()
-    common = [str(attribute.value) for attribute in former.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    name = (*common, *(str(name.value) for name in sans), "")[0]
-    usages = _find_extension(former, x509.ExtendedKeyUsage) or ()
-    if ExtendedKeyUsageOID.SERVER_AUTH in usages:
-        return authority.issue_server(name, sans, lifetimes.leaf, now)
-    uris = [name.value for name in sans if isinstance(name, x509.UniformResourceIdentifier)]
-    return authority.issue_client(name, uris[0] if uris else None, lifetimes.leaf, now)
-
-
-def _find_extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
-    try:
-        return certificate.extensions.get_extension_for_class(kind).value
-    except x509.ExtensionNotFound:
-        return None
 
 
 def _is_key_of(key: Path, certificate: x509.Certificate) -> bool:

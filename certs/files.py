@@ -4,7 +4,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cryptography import x509
@@ -42,13 +42,19 @@ def refuse_existing(*paths: Path, remedy: str = "move it away, or choose another
 
 
 def write(path: Path, content: bytes, *, secret: bool, replace: bool = False) -> None:
-    """Write a file in one step; a secret one is readable by its owner only."""
+    """Write a file in one step; a new secret one is readable by its owner only.
+
+    One that is replaced keeps its group and mode, a secret one without the rights of others, and where the process may
+    set it its owner.
+    """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _SECRET if secret else _PUBLIC)
         try:
             with os.fdopen(descriptor, "wb") as stream:
+                if replace:
+                    _keep_access(descriptor, path, secret=secret)
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -62,6 +68,23 @@ def write(path: Path, content: bytes, *, secret: bool, replace: bool = False) ->
         if isinstance(error, FileExistsError) and not replace:
             refuse_existing(path)
         raise CertsError(f"{path}: cannot be written: {error.strerror}", "choose a writable folder") from None
+
+
+def _keep_access(descriptor: int, former: Path, *, secret: bool) -> None:
+    """Give a draft the owner, group and mode of the file that it replaces: its readers must be able to read it."""
+    try:
+        known = former.stat()
+    except FileNotFoundError:
+        return
+    mode = known.st_mode & (0o770 if secret else 0o777)
+    with suppress(PermissionError):
+        os.fchown(descriptor, known.st_uid, -1)
+    try:
+        os.fchown(descriptor, -1, known.st_gid)
+    except PermissionError:
+        if mode & 0o070:  # it would be readable by another group, and not by its own
+            raise
+    os.fchmod(descriptor, mode)
 
 
 def read_key_pair(certificate: Path, key: Path) -> KeyPair:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from certs.authority import CA_LIFETIME, LEAF_LIFETIME, Authority, KeyPair, check_uri, list_server_names, parse_san
 from certs.errors import CertsError
-from certs.files import read_key_pair, write_key_pair
+from certs.files import lock_folder, read_key_pair, write_key_pair
 from certs.inspection import Description, describe
 
 CA = "ca"
@@ -50,6 +51,14 @@ def issue(
 
     `ca`: certificate and key of the CA; None: the one in `out`, created if there is none.
     """
+    # A rotation may be writing the same pair, or the CA that signs. A mistake makes no folder.
+    with lock_folder(out) if out.exists() else nullcontext():
+        return _issue_locked(out, request, ca, replace=replace)
+
+
+def _issue_locked(
+    out: Path, request: IssueRequest, ca: tuple[Path, Path] | None, *, replace: bool
+) -> list[tuple[Path, Description]]:
     stems = request.list_stems()
     server, lifetime = request.server, request.lifetime
     names = tuple(dict.fromkeys([*list_server_names(server), *map(parse_san, request.sans)])) if server else ()

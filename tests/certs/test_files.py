@@ -1,3 +1,4 @@
+import errno
 import os
 import ssl
 from pathlib import Path
@@ -50,7 +51,47 @@ def test_replacement_is_atomic_for_readers(tmp_path: Path) -> None:
         write(path, b"new", secret=True, replace=True)
         assert stream.read() == b"old"
     assert path.read_bytes() == b"new"
-    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("mode", "secret", "kept"),
+    [(0o640, True, 0o640), (0o400, True, 0o400), (0o644, True, 0o640), (0o640, False, 0o640), (0o666, False, 0o666)],
+)
+def test_replaced_file_keeps_its_mode_and_a_key_not_the_rights_of_others(
+    tmp_path: Path, mode: int, kept: int, *, secret: bool
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    before = os.umask(0o077)
+    try:
+        write(path, b"new", secret=secret, replace=True)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == kept
+
+
+def test_replaced_file_keeps_owner_and_group_or_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, refused, asked = tmp_path / "a", set[int](), []
+
+    def chown(_: int, uid: int, gid: int) -> None:
+        asked.append((uid, gid))
+        if gid in refused:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    known = path.stat()
+    monkeypatch.setattr(os, "fchown", chown)
+    write(path, b"new", secret=True, replace=True)
+    assert asked == [(known.st_uid, -1), (-1, known.st_gid)]
+    refused.add(known.st_gid)
+    with pytest.raises(CertsError, match="Operation not permitted"):
+        write(path, b"newer", secret=True, replace=True)
+    assert (path.read_bytes(), [found.name for found in tmp_path.iterdir()]) == (b"new", ["a"])
+    path.chmod(0o600)  # its group has no rights
+    write(path, b"newer", secret=True, replace=True)
+    assert path.read_bytes() == b"newer"
 
 
 def test_unwritable_path_is_named(tmp_path: Path) -> None:

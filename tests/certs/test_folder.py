@@ -2,17 +2,22 @@
 
 import json
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 
 from certs import ca_generations
-from certs.authority import Authority
+from certs.authority import Authority, KeyPair
 from certs.ca_folder import CaFolder
 from certs.errors import CertsError
-from certs.files import read_certificates, read_key_pair
+from certs.files import lock_folder, read_certificates, read_key_pair, write_key_pair
 from certs.inspection import is_signed_by
 from certs.lifetimes import Lifetimes
 from tests.certs.commands import issue, run
@@ -20,6 +25,12 @@ from webhook.errors import UserError
 
 DAY = timedelta(days=1)
 LIFETIMES = Lifetimes(100 * DAY, 30 * DAY, DAY)
+SPIFFE = x509.UniformResourceIdentifier("spiffe://cluster/caller")
+IP = x509.IPAddress(IPv4Address("10.0.0.1"))
+OF_EACH_LEAF = {
+    *(ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE),
+    *(ExtensionOID.SUBJECT_KEY_IDENTIFIER, ExtensionOID.AUTHORITY_KEY_IDENTIFIER),
+}
 
 
 def rotate(folder: Path, now: datetime) -> list[str]:
@@ -72,6 +83,69 @@ def test_new_ca_is_published_a_day_before_it_signs(pki: Path) -> None:
     switched = rotate(pki, now + DAY)
     assert sum("a new CA has taken over" in line for line in switched) == 2
     assert [ca == old for ca in read_certificates(pki / "ca.crt")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("names", "usages", "attributes"),
+    [
+        ((x509.DNSName("reporter.example"),), (ExtendedKeyUsageOID.CLIENT_AUTH,), ()),
+        ((x509.DNSName("a"), SPIFFE, IP), (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH), ()),
+        ((SPIFFE, x509.UniformResourceIdentifier("urn:b")), (ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,), ()),
+        ((x509.RFC822Name("a@example"),), (), ()),
+        ((), (ExtendedKeyUsageOID.CLIENT_AUTH,), (x509.NameAttribute(NameOID.ORGANIZATION_NAME, "team"),)),
+    ],
+)
+def test_renewed_leaf_has_the_names_and_usages_of_the_former_one(
+    pki: Path,
+    names: tuple[x509.GeneralName, ...],
+    usages: tuple[x509.ObjectIdentifier, ...],
+    attributes: tuple[x509.NameAttribute[str], ...],
+) -> None:
+    """Callers are identified by their names: docs/identities.md."""
+    ca, key = read_key_pair(pki / "ca.crt", pki / "ca.key"), ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(
+        ca.certificate.subject,
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "caller"), *attributes]),
+        key.public_key(),
+        x509.random_serial_number(),
+        now - 26 * DAY,
+        now + 4 * DAY,
+    )
+    extensions = [x509.SubjectAlternativeName(names)] if names else []
+    extensions += [x509.ExtendedKeyUsage(usages)] if usages else []
+    extensions.append(x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00"))
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    former = KeyPair(builder.sign(ca.key, hashes.SHA256()), key)
+    write_key_pair(former, pki / "caller.crt", pki / "caller.key")
+    assert [line.split()[:2] for line in rotate(pki, now)] == [["caller.crt", "renewed,"]]
+    renewed = read_key_pair(pki / "caller.crt", pki / "caller.key").certificate
+    assert renewed.subject == former.certificate.subject
+    assert renewed.not_valid_after_utc > now + 29 * DAY
+    kept = {extension.oid: extension for extension in renewed.extensions if extension.oid not in OF_EACH_LEAF}
+    assert kept == {extension.oid: extension for extension in former.certificate.extensions}
+
+
+def test_renewed_files_keep_group_and_mode(pki: Path) -> None:
+    (pki / "server.key").chmod(0o640)
+    (pki / "server.crt").chmod(0o640)
+    rotate(pki, datetime.now(UTC) + 25 * DAY)
+    assert [(pki / f"server.{kind}").stat().st_mode & 0o777 for kind in ("key", "crt")] == [0o640, 0o640]
+
+
+def test_certificates_are_not_issued_while_the_folder_is_rotated(pki: Path) -> None:
+    """Else each could write one half of a pair."""
+    before = (pki / "server.crt").read_bytes()
+    words = ("--server", "podgate.podgate-system.svc", "--force")
+    with ThreadPoolExecutor(1) as pool:
+        with lock_folder(pki):
+            issued = pool.submit(issue, pki, *words)
+            with pytest.raises(TimeoutError):
+                issued.result(0.5)
+            assert (pki / "server.crt").read_bytes() == before
+        issued.result()
+    assert (pki / "server.crt").read_bytes() != before
 
 
 def test_interrupted_rotation_is_repaired_by_the_next_run(pki: Path) -> None:
