@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import ssl
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -94,7 +95,7 @@ async def redirect_to_login(_: web.Request) -> web.StreamResponse:
 
 @asynccontextmanager
 async def run_prometheus(
-    handler: Handler, tls: ssl.SSLContext | None = None, **source: Any
+    handler: Handler, tls: ssl.SSLContext | None = None, files: Path = Path("/"), **source: Any
 ) -> AsyncIterator[PrometheusLoads]:
     """Yield a source that asks for cpu and memory with two words and nothing else."""
 
@@ -112,7 +113,7 @@ async def run_prometheus(
     of = PrometheusSource(
         url=f"{'https' if tls else 'http'}://127.0.0.1:{port}", queries=NodeQueries(cpu=CPU, memory=MEMORY), **source
     )
-    loads = PrometheusLoads("prometheus", of, Nodes(sources=(LoadSource(prometheus=of),)))
+    loads = PrometheusLoads("prometheus", of, Nodes(sources=(LoadSource(prometheus=of),)), files=files)
     # No pressure: it would be three more queries of NodeExporter's profile.
     loads._queries = loads._queries._replace(cpu_pressure="", memory_pressure="", io_pressure="")
     try:
@@ -272,6 +273,45 @@ async def test_token_is_read_for_each_query_and_one_that_cannot_be_sent_is_an_er
         token.write_text("good\n")
         await loads.measure(NOW)
     assert handler.authorization == "Bearer good"
+
+
+async def test_only_files_of_the_folder_are_sent(tmp_path: Path) -> None:
+    """Who may write the policy chooses file and server: any other file of the extender's Pod stays there."""
+    files, handler, secret = tmp_path / "prometheus", Handler(), tmp_path / "token"
+    (files / "..2026").mkdir(parents=True)
+    (files / "..data").symlink_to("..2026")  # as the kubelet mounts a Secret
+    (files / "..2026" / "token").write_text("good\n")
+    (files / "token").symlink_to("..data/token")
+    (files / "link").symlink_to(secret)
+    (files / "circle").symlink_to("circle")
+    secret.write_text("of the ServiceAccount\n")
+    outside = [secret, files / "link", files / ".." / "token", tmp_path / "prometheus-token", "token"]
+    for path in outside:
+        expected = f"prometheus: tokenFile: {path}: outside {files}, is not sent: put it there"
+        async with run_prometheus(handler, files=files, token_file=str(path)) as loads:
+            with pytest.raises(LoadSourceError, match=re.escape(expected)):
+                await loads.measure(NOW)
+        for number in range(2):
+            pair = [str(files / "token"), str(files / "token")]
+            pair[number] = str(path)
+            async with run_prometheus(handler, files=files, basic_auth=BasicAuth(*pair)) as loads:
+                with pytest.raises(LoadSourceError, match=re.escape(f"File: {path}: outside {files}")):
+                    await loads.measure(NOW)
+    async with run_prometheus(handler, files=files, token_file=str(files / "circle")) as loads:
+        with pytest.raises(LoadSourceError, match="tokenFile"):
+            await loads.measure(NOW)
+    assert not handler.authorization
+    async with run_prometheus(handler, files=files, token_file=str(files / "token")) as loads:
+        await loads.measure(NOW)
+    assert handler.authorization == "Bearer good"
+
+
+async def test_files_are_those_that_the_manifests_mount() -> None:
+    source = PrometheusSource(url="https://p", token_file="/etc/hostname")
+    loads = PrometheusLoads("prometheus", source, Nodes(sources=(LoadSource(prometheus=source),)))
+    with pytest.raises(LoadSourceError, match="outside /etc/podgate/prometheus"):
+        await loads.measure(NOW)
+    await loads.close()
 
 
 async def test_user_and_password_are_read_for_each_query_and_those_that_cannot_be_sent_are_an_error(

@@ -10,6 +10,7 @@ THREATS = [
     "Misconfiguration",
     "Deleted configuration",
     "Forged policy",
+    "Policy that sends files of the extender's Pod",
     "Stolen credentials",
     "Sniffing",
     "Man in the middle",

@@ -126,6 +126,7 @@ class ExtendedScheduler:
             "listen": known.get("extender", "127.0.0.1:0"),
             "plain-listen": known.get("plain", "127.0.0.1:0"),
             "decision-listen": "127.0.0.1:0",
+            "prometheus-files": (policy or self.policy).parent,
             "client-ca": folder / "clients.crt",
             "tls-cert": folder / "server" / "tls.crt",
             "tls-key": folder / "server" / "tls.key",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from webhook.core.policy_fields.nodes import PROMETHEUS_FILES
 from webhook.settings import readers as read
 from webhook.settings.declared import MIB, ProcessSettings
 from webhook.settings.field import setting
@@ -26,6 +27,11 @@ class ExtenderSettings(ProcessSettings):
     )
     decision_listen: ListenAddress = setting(
         read.address, "decision port, plain HTTP: the load of nodes, and records of Pods", "127.0.0.1:8083"
+    )
+    prometheus_files: Path = setting(
+        read.path,
+        "folder of the files that tokenFile and basicAuth of the policy may name: no others are sent to a Prometheus",
+        str(PROMETHEUS_FILES),
     )
     max_body_bytes: int = setting(read.positive, "maximum size of a request body", str(7 * MIB))
     max_connections: int = setting(read.positive, "maximum number of open connections", "128")

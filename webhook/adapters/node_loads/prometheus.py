@@ -3,12 +3,13 @@
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from webhook.adapters.node_loads.prometheus_api import BadSeries, PrometheusApi, Series
 from webhook.adapters.node_loads.queries import INSTANCE, build_queries
-from webhook.core.policy_fields.nodes import Nodes, PrometheusSource
+from webhook.core.policy_fields.nodes import PROMETHEUS_FILES, Nodes, PrometheusSource
 from webhook.core.scheduling.measured_load import Decay, NodeLoad, average_with_decay, compute_deviation
 from webhook.errors import LoadSourceError
 
@@ -25,8 +26,14 @@ class PrometheusLoads:
     """A `ports.NodeLoads`. Averages are computed from the samples of the last window, so a restart forgets nothing."""
 
     def __init__(
-        self, name: str, source: PrometheusSource, nodes: Nodes, needs_deviation: Callable[[], bool] = lambda: False
+        self,
+        name: str,
+        source: PrometheusSource,
+        nodes: Nodes,
+        needs_deviation: Callable[[], bool] = lambda: False,
+        files: Path = Path(PROMETHEUS_FILES),
     ) -> None:
+        """Create it. `files`: the folder of the credentials. Who writes the policy must not choose any file."""
         self.name = name
         self._needs_deviation = needs_deviation
         self._deviations: dict[str, dict[str, float]] = {}
@@ -35,7 +42,7 @@ class PrometheusLoads:
         self._decay = Decay(nodes.decay.factor, nodes.decay.every.us / _US)
         self._queries = build_queries(source, self._decay)
         self._window_seconds = nodes.window.us / _US
-        self._api = PrometheusApi(name, source)
+        self._api = PrometheusApi(name, source, files)
         self.unread: dict[str, str] = {}
 
     async def measure(self, now_seconds: float) -> Mapping[str, NodeLoad]:

@@ -60,8 +60,10 @@ class _Answer(Struct):
 class PrometheusApi:
     """Client of one server, with its CA and credentials from files. Its caller bounds the time."""
 
-    def __init__(self, name: str, source: PrometheusSource) -> None:
+    def __init__(self, name: str, source: PrometheusSource, files: Path | None = None) -> None:
+        """Create it. `files`: the folder of the credentials; any file without one."""
         self._name = name
+        self._files = files
         self._source = source
         self._session: aiohttp.ClientSession | None = None
         self._decoding = asyncio.Lock()
@@ -129,8 +131,11 @@ class PrometheusApi:
 
     def _read_line(self, field: str, path: str, encoding: str = "utf-8") -> str:
         try:
+            if self._files is not None and not Path(path).resolve().is_relative_to(self._files.resolve()):
+                remedy = "put it there, or start the extender with --prometheus-files"
+                raise LoadSourceError(f"{self._name}: {field}: {path}: outside {self._files}, is not sent: {remedy}")
             text = Path(path).read_text(encoding=encoding).strip()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: symbolic links in a circle
             raise LoadSourceError(f"{self._name}: {field}: {path}: {error}") from error
         if not text.isprintable():
             raise LoadSourceError(f"{self._name}: {field}: {path}: more than one line")

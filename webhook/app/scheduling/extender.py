@@ -181,7 +181,9 @@ class ExtenderProcess:
             return None
         self._telemetry.metrics.scheduling.open_source(name)
         if source.prometheus is not None:
-            return PrometheusLoads(name, source.prometheus, nodes, lambda: self._extender.needs_deviation)
+            return PrometheusLoads(
+                name, source.prometheus, nodes, lambda: self._extender.needs_deviation, self._settings.prometheus_files
+            )
         return MetricsApiLoads(name, self._node_metrics.list_metrics, nodes)
 
     def _list_unready(self) -> list[str]:

@@ -1,5 +1,6 @@
 """The stanza `nodes` of the document: the sources of the load of nodes, and its average over time."""
 
+from pathlib import PurePosixPath
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -42,6 +43,10 @@ class NodeQueries(Struct, frozen=True, rename="camel"):
     cpu_pressure: PromQl | None = None
     memory_pressure: PromQl | None = None
     io_pressure: PromQl | None = None
+
+
+PROMETHEUS_FILES = PurePosixPath("/etc/podgate/prometheus")
+"""Where the manifests and the chart mount the credentials of Prometheus; the extender sends no other files."""
 
 
 class BasicAuth(Struct, frozen=True, rename="camel"):

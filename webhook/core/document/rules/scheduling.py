@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
+from posixpath import normpath
 
 from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.quantity import Number
-from webhook.core.policy_fields.nodes import PROFILES_WITH_PRESSURE, Profile
+from webhook.core.policy_fields.nodes import PROFILES_WITH_PRESSURE, PROMETHEUS_FILES, Profile
 from webhook.core.policy_fields.scheduling import Numa, WhenUnknown
 
 _SOURCES = ("prometheus", "metricsAPI", "requests")
 _IN_OWN_POD = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:|/|$)")
+_CREDENTIALS = ("tokenFile", "basicAuth")
+_USER_FILES = ("usernameFile", "passwordFile")
 _PRESSURES = ("memory", "io")
 """Pressures with useful thresholds: `thresholds_are_meant` warns about any threshold of cpu."""
 _LOW = 0.3
@@ -47,6 +51,15 @@ def credentials_are_one(document: DocumentPart) -> Iterator[Problem]:
             yield part.report_field("beside tokenFile: a request has one of them", "remove basicAuth or tokenFile")
 
 
+def credentials_have_tls(document: DocumentPart) -> Iterator[Problem]:
+    """`nodes.sources[].prometheus.url`: refuse http with `tokenFile` or `basicAuth`, but to the extender's own Pod."""
+    for source in document.select("nodes", "sources", "*", "prometheus"):
+        url, used = source.get("url"), [name for name in _CREDENTIALS if source.get(name) is not None]
+        if url is not None and used and _is_open(url):
+            remedy = f"use https, and caFile, or remove {used[0]}"
+            yield url.report(f"without TLS, {used[0]} would be readable on the way", remedy)
+
+
 def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
     """`scheduling.hot`, `pressure`, `whenUnknown`: only with the stanza `nodes`. Refuse them without."""
     if document.get("nodes") is not None:
@@ -62,9 +75,25 @@ def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
 def prometheus_has_tls(document: DocumentPart) -> Iterator[Problem]:
     """`nodes.sources[].prometheus.url`: warn about http, which has no TLS, but to a proxy in the extender's own Pod."""
     for url in document.select("nodes", "sources", "*", "prometheus", "url"):
-        text = str(url.node.value)
-        if text.startswith("http://") and not _IN_OWN_POD.match(text):
+        if _is_open(url):
             yield url.report("without TLS, anyone on the way can move Pods to other nodes", "use https, and caFile")
+
+
+def credentials_are_mounted(document: DocumentPart) -> Iterator[Problem]:
+    """`nodes.sources[].prometheus.tokenFile`, `basicAuth`: warn about files that are not sent by default."""
+    for source in document.select("nodes", "sources", "*", "prometheus"):
+        user = source.get("basicAuth")
+        files = [source.get("tokenFile"), *(user.get(name) for name in _USER_FILES if user is not None)]
+        for file in files:
+            if file is not None and PROMETHEUS_FILES not in PurePosixPath(normpath(str(file.node.value))).parents:
+                remedy = "put it into Secret podgate-prometheus, or start the extender with --prometheus-files"
+                yield file.report(f"the extender sends only files below {PROMETHEUS_FILES}", remedy)
+
+
+def _is_open(url: DocumentPart) -> bool:
+    """Return whether others can read what is sent to a URL."""
+    text = str(url.node.value)
+    return text.startswith("http://") and not _IN_OWN_POD.match(text)
 
 
 def pressures_are_measured(document: DocumentPart) -> Iterator[Problem]:
