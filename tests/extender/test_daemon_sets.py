@@ -25,12 +25,32 @@ POLICY = policy_of(
 """,
     "nodes: {sources: [{prometheus: {url: 'http://p'}}]}",
 )
+DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
 OWNERS = {
-    "a DaemonSet": {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True},
+    "a DaemonSet": DAEMON_SET,
+    "a DaemonSet of another version": DAEMON_SET | {"apiVersion": "apps/v99"},
+    "a DaemonSet without a node": DAEMON_SET,
+    "a DaemonSet with two nodes": DAEMON_SET,
+    "a DaemonSet with one node or another": DAEMON_SET,
+    "a DaemonSet with any node but one": DAEMON_SET,
+    "a DaemonSet with a label of the name": DAEMON_SET,
+    "a DaemonSet with a preferred node": DAEMON_SET,
     "a ReplicaSet": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True},
     "a DaemonSet that is not its controller": {"apiVersion": "apps/v1", "kind": "DaemonSet"},
     "nobody": {},
     "a DaemonSet of another API": {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "DaemonSet", "controller": True},
+}
+PINNED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+TERMS: dict[str, list[dict[str, Any]]] = {
+    "a DaemonSet without a node": [],
+    "a DaemonSet with two nodes": [{"matchFields": [PINNED["matchFields"][0] | {"values": ["n", "m"]}]}],
+    "a DaemonSet with one node or another": [
+        PINNED,
+        {"matchFields": [PINNED["matchFields"][0] | {"values": ["m"]}]},
+    ],
+    "a DaemonSet with any node but one": [{"matchFields": [PINNED["matchFields"][0] | {"operator": "NotIn"}]}],
+    "a DaemonSet with a label of the name": [{"matchExpressions": PINNED["matchFields"]}],
+    "a DaemonSet with a preferred node": [],
 }
 REASONS = {
     "hot": "node(s) above the cpu hot threshold 0.8",
@@ -74,7 +94,12 @@ def call(extender: Extender, verb: str, owner: str, nodes: list[str]) -> Any:
         "ownerReferences": [{**OWNERS[owner], "name": "agent", "uid": "owner"}] if OWNERS[owner] else [],
     }
     containers = [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]
-    body: dict[str, Any] = {"Pod": {"metadata": metadata, "spec": {"containers": containers}}}
+    terms = TERMS.get(owner, [PINNED])
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}} if terms else {}
+    if owner == "a DaemonSet with a preferred node":
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [{"weight": 1, "preference": PINNED}]
+    spec = {"containers": containers, "affinity": {"nodeAffinity": affinity}}
+    body: dict[str, Any] = {"Pod": {"metadata": metadata, "spec": spec}}
     if verb == "preempt":
         body["NodeNameToMetaVictims"] = {name: {"Pods": [{"UID": "v"}]} for name in nodes}
     else:
@@ -91,6 +116,16 @@ def test_pod_of_a_daemon_set_is_not_refused_by_load(extender: Extender, node: st
         assert (found.get("FailedAndUnresolvableNodes") or {}) == ({} if passes else {node: REASONS[node]})
         victims = call(extender, "preempt", owner, [node])["NodeNameToMetaVictims"]
         assert list(victims) == ([node] if passes else [])
+
+
+def test_terms_that_admission_adds_leave_it_a_pod_of_a_daemon_set(
+    extender: Extender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It adds its own to each."""
+    label = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["web"]}]}
+    both = [PINNED | label, PINNED | {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]
+    monkeypatch.setitem(TERMS, "a DaemonSet", both)
+    assert call(extender, "filter", "a DaemonSet", ["hot"])["NodeNames"] == ["hot"]
 
 
 def test_load_of_a_pod_of_a_daemon_set_counts_on_its_node(extender: Extender) -> None:

@@ -9,7 +9,7 @@ from msgspec import json
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.installation import probe
-from webhook.core.kubernetes.controllers import find_claimed_owner_kind
+from webhook.core.kubernetes.controllers import is_like_daemon_pod
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.lru_cache import LruCache
 from webhook.core.policy_fields import Mode
@@ -31,7 +31,6 @@ from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
 from webhook.extender.load_table import LoadTable
 
 NOT_LISTED = "podgate: the extender has not listed Nodes and Pods yet"
-_DAEMON_SET = "DaemonSet"
 _NO_SCORES = b"[]"
 _PREEMPTORS_MAX = 64
 """Pods of which is kept what was promised to them: the scheduler preempts for one Pod at a time."""
@@ -274,10 +273,10 @@ class Extender:
 
     def _find_service(self, pod: Pod) -> ServiceRules | None:
         """Return the rules for a Pod; None if nothing is to decide. Those for Pods of DaemonSets differ."""
-        service, owners = self._find_by_label(pod), pod.metadata.owner_references
-        if service is None or not owners or owners[0].kind != _DAEMON_SET:
+        service = self._find_by_label(pod)
+        if service is None or not pod.metadata.owner_references or not is_like_daemon_pod(pod):
             return service
-        return self._rules.daemons[service.service] if find_claimed_owner_kind(owners, None) == _DAEMON_SET else service
+        return self._rules.daemons[service.service]
 
     def _find_by_label(self, pod: Pod) -> ServiceRules | None:
         """Return the rules of the service in a Pod's label, which admission guards."""

@@ -130,14 +130,40 @@ def add_cron_job(kind: str, name: str) -> tuple[tuple[str, str], ...]:
 
 
 def find_claimed_owner_kind(references: Iterable[OwnerReference] | None, labels: Mapping[str, str] | None) -> str:
-    """Return the kind of the workload that an existing Pod names as its controller, "" if its API group is another.
+    """Return the kind of the workload that an existing Pod names as its controller, "" if its API is another.
 
     A tenant can write this name.
     """
     owner = next((reference for reference in references or () if reference.controller), None)
-    if owner is None or _GROUPS.get(owner.kind) != owner.api_version.rpartition("/")[0]:
+    group = None if owner is None else _GROUPS.get(owner.kind)
+    # The garbage collector deletes Pods whose owner does not exist, but not those whose version it does not know.
+    if owner is None or group is None or owner.api_version != (f"{group}/v1" if group else "v1"):
         return ""
     return _find_kind(owner, labels or {})
+
+
+def is_like_daemon_pod(pod: Pod) -> bool:
+    """Return whether an existing Pod has what the DaemonSet controller writes: itself as owner, and one node.
+
+    A tenant can write both, for a DaemonSet that exists, and then the Pod can run on this one node only.
+    """
+    owned = find_claimed_owner_kind(pod.metadata.owner_references, None) == "DaemonSet"
+    return owned and _is_pinned(pod)
+
+
+def _is_pinned(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    required = None if affinity is None or affinity.node_affinity is None else affinity.node_affinity.required
+    terms = () if required is None else required.node_selector_terms or ()
+    pins = [
+        {
+            field.values
+            for field in term.match_fields or ()
+            if (field.key, field.operator) == ("metadata.name", "In") and len(field.values or ()) == 1
+        }
+        for term in terms
+    ]
+    return bool(pins) and bool(set.intersection(*pins))
 
 
 def _find_kind(owner: OwnerReference, labels: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from webhook.core.kubernetes.controllers import find_claimed_owner_kind
+from webhook.core.kubernetes.controllers import is_like_daemon_pod
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.scheduling.hot_node_filters import NodeFilters
 from webhook.core.scheduling.node_table import NodeRow, NodeRows
@@ -151,8 +151,7 @@ class UnschedulablePods:
         self._names -= len(refusal.nodes)
         spec, metadata = refusal.pod.spec, refusal.pod.metadata
         read = spec.init_containers, spec.containers, spec.resources, spec.overhead
-        owner_kind = find_claimed_owner_kind(metadata.owner_references, None)
-        key = msgspec.json.encode((refusal.service, owner_kind == "DaemonSet", *read))
+        key = msgspec.json.encode((refusal.service, is_like_daemon_pod(refusal.pod), *read))
         is_full = len(self._pods) >= PODS_MAX or (key not in self._kinds and len(self._kinds) >= KINDS_MAX)
         if is_full:
             self.is_incomplete = True
