@@ -2,10 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import perf_counter_ns, time_ns
-from typing import TypeVar
 
 from msgspec import Struct
 
@@ -22,6 +20,7 @@ from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.policy_in_force.policy_choice import PolicyChoice
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PodQueue, PodSlots, PolicySource, Review
 from webhook.ports.traces import TimedCalls, TraceSampler, acquire_timed, sample_none, timed_calls
+from webhook.support.call_thread import CallThread
 
 
 class UnknownNamespaceError(Exception):
@@ -39,7 +38,6 @@ Stage = Callable[[Evaluation], Awaitable[None] | None]
 """A function that may set the evaluation's verdict, which ends the review."""
 
 _OwnerFinder = Callable[[Evaluation, Mapping[str, str]], None]
-_T = TypeVar("_T")
 _NO_LABELS: Mapping[str, str] = {}
 _INLINE_BYTES_MAX = 512 << 10
 """Size above which a body is decoded in a thread: others would wait too long for it."""
@@ -86,7 +84,8 @@ class Interceptor:
         self._on_uncounted = on_uncounted
         self._sample = sample
         self._pod_slots = pod_slots
-        self._large_pods = ThreadPoolExecutor(1, "large-pod")
+        self._run_in_thread = CallThread("large-pod").run
+        """Runs a step for a large Pod beside the event loop, so that other reviews continue; one such Pod at a time."""
         exempt = partial(ownership.exempt, is_releaser)
         # The cheapest denials come first; the stage that charges comes last.
         self._pod_stages = {
@@ -170,17 +169,21 @@ class Interceptor:
         return answer
 
     async def _decode_large(self, body: bytes) -> tuple[Request, bool]:
-        """Decode a large body, and return whether its Pod is large, too. Other reviews may run meanwhile."""
+        """Decode a large body, and return whether its Pod or object is large, too. Other reviews may run meanwhile."""
         if len(body) > _INLINE_BYTES_MAX:
             size = await self._run_in_thread(measure, body)
-            return await self._run_in_thread(review.decode, body, size.excess), size.is_large
-        size = measure(body)
-        await asyncio.sleep(0)
-        return review.decode(body, size.excess), size.is_large
+            request = await self._run_in_thread(review.decode, body, size.excess)
+        else:
+            size = measure(body)
+            await asyncio.sleep(0)
+            request = review.decode(body, size.excess)
+        return request, size.is_large or request.workload is not None
 
     async def _review_templates(self, evaluation: Evaluation) -> None:
         """Review each Pod template of an object of a custom kind, by the stages of workloads."""
-        templates = tuple(makers.list_templates(evaluation, self._find_policy))
+        is_large, read = evaluation.is_large, makers.read_templates
+        found = await self._run_in_thread(read, evaluation) if is_large else read(evaluation)
+        templates = makers.begin_reviews(evaluation, found, self._find_policy)
         for _, part in templates:
             for stage in self._workload_stages.stages:
                 pending = stage(part)
@@ -294,7 +297,3 @@ class Interceptor:
             return self._run_in_thread(work, evaluation, *arguments)
         work(evaluation, *arguments)
         return None
-
-    def _run_in_thread(self, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]:
-        """Run a step for a large Pod beside the event loop, so that other reviews continue; one such Pod at a time."""
-        return asyncio.get_running_loop().run_in_executor(self._large_pods, work, *arguments)

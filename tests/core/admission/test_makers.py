@@ -1,5 +1,6 @@
 """Objects of kinds that are not Kubernetes' own: warnings about each Pod template, as for a Deployment."""
 
+import threading
 from typing import Any
 
 import msgspec
@@ -13,7 +14,9 @@ from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.admission.makers import TEMPLATES_MAX
 from webhook.core.findings import Code
 from webhook.core.json_depth import DEPTH_MAX
+from webhook.core.kubernetes.pod_size import CONTAINERS_MAX
 from webhook.core.policy.model import LoadedPolicy
+from webhook.core.workloads import custom_kinds
 
 POLICY = """
 - name: web
@@ -200,3 +203,44 @@ async def test_rules_judge_each_template() -> None:
     rules = '  rules: [{name: no-host, require: "!pod.hostNetwork", message: "\'no host network\'", mode: Enforce}]\n'
     decision = await review({"leader": template(hostNetwork=True)}, loaded=policy_of(POLICY + rules, TRAIN))
     assert [finding.code for finding in decision.findings] == [Code.RULE_VIOLATED]
+
+
+def grow(number: int, labels: Json | None = None) -> Json:
+    return template(labels, containers=[{"name": f"c{n}", "image": "registry.example/image"} for n in range(number)])
+
+
+def reasons_of(decision: Decision) -> list[str]:
+    return [step.found for step in decision.steps if step.stage == "templates"]
+
+
+async def test_a_template_that_is_too_large_is_told_and_the_others_are_reviewed() -> None:
+    decision = await review({"leader": grow(CONTAINERS_MAX + 1), "workers": [{"template": THEIRS}]})
+    assert decision.warnings == (
+        (
+            "PodTooLarge: Pods of train.example.com/web will be denied: service web: the Pod has 2001 containers,"
+            " at most 2000 are read: write fewer (spec.leader)"
+        ),
+        f"{DENIED} (spec.workers.0.template)",
+    )
+
+
+async def test_templates_together_are_no_larger_than_one_pod() -> None:
+    half = grow(CONTAINERS_MAX // 2)
+    decision = await review({"leader": half, "workers": [{"template": part} for part in (half, THEIRS, half, THEIRS)]})
+    assert decision.warnings == ()
+    text = "spec.workers.{}.template: the templates together are too large to be reviewed"
+    assert reasons_of(decision) == [text.format(number) for number in (1, 2, 3)]
+
+
+async def test_a_large_object_is_read_and_reviewed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set[str]()
+
+    def build_pod(*arguments: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return custom_kinds.build_pod(*arguments)
+
+    monkeypatch.setattr("webhook.core.admission.makers.build_pod", build_pod)
+    leader = grow(CONTAINERS_MAX)
+    for spec in ({"leader": leader}, {"leader": leader, "containers": [{"name": "c"}]}):
+        await review(spec)
+    assert threads == {"large-pod_0"}

@@ -559,3 +559,53 @@ async def test_findings_on_a_workload_equal_those_on_its_pods(pair: Pair) -> Non
     assert [
         (found.code, found.message) for found in on_workload.findings if found.code is not Code.IMMUTABLE
     ] == expected
+
+
+@pytest.mark.parametrize("kind", [*KINDS, ("apps", "daemonsets")])
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        (
+            {"containers": [{"name": f"c{n}", "image": "registry.example/image"} for n in range(2001)]},
+            "2001 containers,",
+        ),
+        (
+            {"initContainers": [{"name": f"c{n}", "image": "registry.example/image"} for n in range(2000)]},
+            "2001 containers,",
+        ),
+        ({"tolerations": [{"operator": "Exists"}] * 20_002}, "more than 20000 entries in labels,"),
+    ],
+    ids=["containers", "init containers", "entries"],
+)
+async def test_a_template_that_is_too_large_is_a_warning_and_not_evaluated(
+    kind: tuple[str, str], spec: Json, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("webhook.core.admission.mutation.rewrite")
+    loaded = policy_of(POLICY, "exemptions: {daemonSets: false}")
+    decision = await review_workload(loaded, template(**spec, **THEIRS), *kind)
+    [warning] = decision.warnings
+    assert warning.startswith(
+        f"PodTooLarge: Pods of {decision.workload} will be denied: service web: the Pod has {what}"
+    )
+    assert decision.verdict is Verdict.ADMIT
+
+
+async def test_a_template_with_too_many_labels_belongs_to_the_first_service_as_its_pods_do() -> None:
+    labels = {"app": "other", **{f"label-{n}": "" for n in range(20_002)}}
+    decision = await review_workload(WEB, template(labels))
+    assert [warning.partition(": service web:")[0] for warning in decision.warnings] == [
+        "PodTooLarge: Pods of deployment.apps/web will be denied"
+    ]
+    many = {"tolerations": [{"operator": "Exists"}] * 20_002}
+    assert (await review_workload(WEB, template({"app": "other"}, **many))).verdict is Verdict.UNMATCHED
+
+
+async def test_a_template_that_is_too_large_is_only_told_where_its_pods_are_told() -> None:
+    many = {"tolerations": [{"operator": "Exists"}] * 20_002}
+    warned = policy_of(POLICY.replace("failureMode: Closed", "modes: {placement: Warn, quota: Warn, breaker: Warn}"))
+    [warning] = (await review_workload(warned, template(**many))).warnings
+    assert warning.startswith("PodTooLarge: in Pods of deployment.apps/web: service web: the Pod has more than ")
+    audited = policy_of(
+        POLICY.replace("failureMode: Closed", "modes: {placement: Audit, quota: Audit, breaker: Audit}")
+    )
+    assert (await review_workload(audited, template(**many))).warnings == ()

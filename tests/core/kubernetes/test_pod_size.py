@@ -312,6 +312,45 @@ def test_both_limits_are_above_what_few_parts_may_hold() -> None:
     assert PARTS_MAX + two_lists <= CONTAINERS_MAX < ENTRIES_MAX
 
 
+@pytest.mark.parametrize("spec", OVERSIZED.values(), ids=OVERSIZED)
+def test_a_template_is_measured_as_its_pod_is(spec: dict[str, Any]) -> None:
+    """The largest values within the limit are within it in both, and one more is beyond it in both."""
+    [(name, value)] = spec.items()
+    if name not in {"initContainers", "containers"}:
+        assert measure_both(spec) == (True, True)
+    for fewer in (1, 2, 3):
+        less = value[:-fewer] if isinstance(value, list) else value
+        is_over, is_template_over = measure_both({name: less})
+        assert is_over is is_template_over
+
+
+def measure_both(spec: dict[str, Any]) -> tuple[bool, bool]:
+    made = pod({"app": "web"}, **spec)
+    return pod_size.measure(body(object=made)).excess is not None, pod_size.measure_template(made).excess is not None
+
+
+@examples(100)
+@given(
+    st.dictionaries(st.sampled_from([*PARTS, "nodeSelector"]), st.integers(0, 4), min_size=1),
+    st.integers(0, 4),
+    st.integers(0, 4),
+)
+def test_a_template_has_as_many_parts_as_its_pod(parts: dict[str, int], labels: int, amounts: int) -> None:
+    resources = {"limits": {f"r{n}": "1" for n in range(amounts)}, "requests": {"cpu": "1"}}
+    spec: dict[str, Any] = {
+        name: [{"resources": resources, "a": ["b"] * count}] * count for name, count in parts.items()
+    }
+    metadata = {"labels": {f"{number}": "" for number in range(labels)}, "ownerReferences": [{"kind": "A", "uid": "b"}]}
+    template = {"metadata": metadata, "spec": spec}
+    counted = pod_size._count(msgspec.json.decode(msgspec.json.encode(template), type=pod_size._Pod))
+    assert pod_size.measure_template(template)[:2] == counted
+
+
+@pytest.mark.parametrize("wrong", [{}, {"metadata": 1, "spec": []}, {"spec": {"containers": 3, "initContainers": [1]}}])
+def test_a_template_of_wrong_types_is_no_larger_than_its_lists(wrong: dict[str, Any]) -> None:
+    assert pod_size.measure_template(wrong).excess is None
+
+
 async def test_a_long_text_is_not_counted(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("webhook.interceptor.measure")
     environment = [{"name": "E", "value": "x" * 2 * LARGE_BYTES}]

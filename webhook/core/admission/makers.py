@@ -12,14 +12,25 @@ from webhook.core.admission.decision import Decision, Half, StageNote, Verdict, 
 from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.review import CustomMaker, Request, WorkloadRequest
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.oversized_pod import reduce_template
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_identity import bound_identity
+from webhook.core.kubernetes.pod_size import (
+    CONTAINERS_MAX,
+    ENTRIES_MAX,
+    OversizedPod,
+    TemplateSize,
+    measure_template,
+)
 from webhook.core.policy.custom_workloads import find_template_paths
 from webhook.core.policy_fields import Mode
 from webhook.core.workloads.custom_kinds import build_pod, find_templates, find_wrong_part
 
 TEMPLATES_MAX = 16
-"""How many templates of one object are reviewed: a list in it may have thousands of entries."""
+"""How many templates of one object are reviewed: a list in it may have thousands of entries.
+
+Together they are no larger than the largest Pod: their reviews take as long as one of a Pod.
+"""
 _PLACES_MAX = 2
 _PLACE_LENGTH_MAX = 200
 """Of the path of a template in texts: a key of a mapping may be of any length."""
@@ -27,6 +38,13 @@ _BY_IMPORTANCE = (Verdict.DEPENDS, Verdict.ADMIT, Verdict.UNMATCHED, Verdict.EXE
 
 PolicyChooser = Callable[[Half, Request], tuple[CompiledPolicy | None, bool] | None]
 _Told = TypeVar("_Told", bound=Hashable)
+
+
+class ReadTemplate(NamedTuple):
+    """One Pod template: its path in the object, and the request for its first Pod."""
+
+    place: str
+    request: Request
 
 
 class ReviewedTemplate(NamedTuple):
@@ -59,13 +77,14 @@ def _find_paths(evaluation: Evaluation) -> Sequence[str]:
     return find_template_paths(evaluation.compiled.policy, maker.group, maker.kind)
 
 
-def list_templates(evaluation: Evaluation, choose: PolicyChooser) -> Iterator[ReviewedTemplate]:
-    """Yield each Pod template of the object with a new evaluation, and note those that cannot be reviewed.
+def read_templates(evaluation: Evaluation) -> tuple[ReadTemplate, ...]:
+    """Return the Pod templates of the object, and note those that cannot be reviewed."""
+    return tuple(_read_templates(evaluation))
 
-    `choose` chooses the policy for the request that the object's controller would send.
-    """
+
+def _read_templates(evaluation: Evaluation) -> Iterator[ReadTemplate]:
     request, (workload, maker) = evaluation.request, _require_maker(evaluation)
-    paths = _find_paths(evaluation)
+    paths, total = _find_paths(evaluation), _Total()
     for number, (at, template) in enumerate(islice(find_templates(maker.document, paths), TEMPLATES_MAX + 1)):
         place = ".".join(map(str, at))[:_PLACE_LENGTH_MAX]
         if number == TEMPLATES_MAX:
@@ -73,20 +92,58 @@ def list_templates(evaluation: Evaluation, choose: PolicyChooser) -> Iterator[Re
         elif (wrong := find_wrong_part(template)) is not None:
             evaluation.note("templates", f"{f'{place}.{wrong}' if wrong else place} is not a mapping")
         else:
+            size = measure_template(template) if evaluation.is_large else None
+            if size is not None and not total.add(size):
+                evaluation.note("templates", f"{place}: the templates together are too large to be reviewed")
+                continue
+            excess = None if size is None else size.excess
             try:
-                asked = _build_request(request, workload, maker, at, template)
+                yield ReadTemplate(place, _build_request(request, workload, maker, at, template, excess))
             except msgspec.ValidationError as error:
                 evaluation.note("templates", f"{place}: {error}")
-                continue
-            chosen, _ = choose(evaluation.half, asked) or (None, True)
-            part = Evaluation(evaluation.half, asked, chosen or evaluation.compiled, asked.pod or NO_POD)
-            part.is_large = evaluation.is_large
-            yield ReviewedTemplate(place, part)
+
+
+class _Total:
+    """The parts of the templates that are evaluated."""
+
+    def __init__(self) -> None:
+        self._containers = self._entries = 0
+
+    def add(self, size: TemplateSize) -> bool:
+        """Return whether a template may be evaluated besides the others. One that is oversized itself is not."""
+        if size.excess is not None:
+            return True
+        self._containers += size.containers
+        self._entries += size.entries
+        return self._containers <= CONTAINERS_MAX and self._entries <= ENTRIES_MAX
+
+
+def begin_reviews(
+    evaluation: Evaluation, templates: Iterable[ReadTemplate], choose: PolicyChooser
+) -> tuple[ReviewedTemplate, ...]:
+    """Return each template of the object with a new evaluation.
+
+    `choose` chooses the policy for the request that the object's controller would send.
+    """
+    reviewed = []
+    for place, asked in templates:
+        chosen, _ = choose(evaluation.half, asked) or (None, True)
+        part = Evaluation(evaluation.half, asked, chosen or evaluation.compiled, asked.pod or NO_POD)
+        part.is_large = evaluation.is_large
+        reviewed.append(ReviewedTemplate(place, part))
+    return tuple(reviewed)
 
 
 def _build_request(
-    request: Request, workload: WorkloadRequest, maker: CustomMaker, at: tuple[str | int, ...], template: Any
+    request: Request,
+    workload: WorkloadRequest,
+    maker: CustomMaker,
+    at: tuple[str | int, ...],
+    template: Any,
+    excess: OversizedPod | None,
 ) -> Request:
+    if excess is not None:
+        template = reduce_template(template, excess)
     made = build_pod(maker.group, maker.document, request.namespace, at, template)
     return replace(
         request,
@@ -100,6 +157,7 @@ def _build_request(
             document=made.document,
             spec=made.spec,
         ),
+        excess=excess,
     )
 
 

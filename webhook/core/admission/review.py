@@ -22,7 +22,7 @@ from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabels
 from webhook.core.kubernetes.oversized_pod import Decoder, OversizedPodDecoder
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_identity import KIND_MAX, BoundedPod, BoundedPodDecoder, shorten
-from webhook.core.kubernetes.pod_size import OversizedPod
+from webhook.core.kubernetes.pod_size import LARGE_BYTES, OversizedPod
 from webhook.core.workloads.workload_pods import format_name, simulate_pod
 
 # Requests whose object is a Pod. With other subresources of `pods` it is a Binding, an Eviction or a Scale.
@@ -142,7 +142,7 @@ def _decode_in_one_pass(body: bytes) -> Request | None:
 
 def _decode_in_steps(body: bytes, excess: OversizedPod | None = None) -> Request:
     request = decode_request(body)
-    template_request = _decode_template(request)
+    template_request = _decode_template(request, is_large=len(body) > LARGE_BYTES)
     if template_request is not None:
         return template_request
     is_pod = request.resource.resource == "pods" and request.resource.group == ""
@@ -162,7 +162,7 @@ def _decode_in_steps(body: bytes, excess: OversizedPod | None = None) -> Request
     )
 
 
-def _decode_template(request: RawRequest) -> Request | None:
+def _decode_template(request: RawRequest, *, is_large: bool) -> Request | None:
     if request.operation not in {"CREATE", "UPDATE"} or request.sub_resource:
         return None
     source = BY_RESOURCE.get((request.resource.group, request.resource.resource))
@@ -171,7 +171,7 @@ def _decode_template(request: RawRequest) -> Request | None:
     made_from = decode_object(request.object, _any_object, "object")
     is_stored = not (request.dry_run and request.operation == "CREATE")
     try:
-        made = simulate_pod(made_from or {}, source, request.namespace, is_stored=is_stored)
+        made = simulate_pod(made_from or {}, source, request.namespace, is_stored=is_stored, is_large=is_large)
     except msgspec.ValidationError as error:
         raise BadReviewError(f"AdmissionReview.request.object: {error}") from None
     if made is None:
@@ -195,6 +195,7 @@ def _decode_template(request: RawRequest) -> Request | None:
             made.document,
             made.spec,
         ),
+        excess=made.excess,
     )
 
 

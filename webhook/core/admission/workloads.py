@@ -57,7 +57,9 @@ def exempt(evaluation: Evaluation) -> None:
 
 def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
     """Find the service that will own the Pods; the verdict is Depends if unresolved labels decide it."""
-    namespace = evaluation.request.namespace
+    namespace, excess = evaluation.request.namespace, evaluation.request.excess
+    if excess is not None and not excess.has_labels:
+        return ownership.find_owner(evaluation, namespace_labels)
     labels = {NAME_LABEL: namespace, **namespace_labels}
     found = evaluation.compiled.matcher.find_possible_owners(
         namespace,
@@ -106,7 +108,9 @@ def check(evaluation: Evaluation) -> None:
 
 
 def _find_objections(evaluation: Evaluation) -> tuple[Finding, ...]:
-    service, pod = evaluation.owner, evaluation.pod
+    service, pod, excess = evaluation.owner, evaluation.pod, evaluation.request.excess
+    if excess is not None:
+        return validation.check_size(service, excess)
     try:
         patch = mutation.rewrite(pod, service, evaluation.compiled.hash)
         evaluation.overwritten = rewrite_warnings.build_warnings(

@@ -42,7 +42,9 @@ def judge_templates(custom: CustomFacts, namespace: str, around: Surroundings) -
     whole = Evaluation(Half.VALIDATE, asked, policy, NO_POD)
     return tuple(
         _judge_template(place, part, around.namespace_labels)
-        for place, part in makers.list_templates(whole, lambda _half, _request: (policy, True))
+        for place, part in makers.begin_reviews(
+            whole, makers.read_templates(whole), lambda _half, _request: (policy, True)
+        )
     )
 
 

@@ -1,6 +1,7 @@
 """Decoder of oversized Pods, of which only the fields are read that identify their owner and decide exemptions."""
 
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -40,6 +41,18 @@ class Decoder(Protocol[T_co]):
     """A msgspec decoder, or a class with the same method."""
 
     def decode(self, raw: bytes | Raw, /) -> T_co: ...
+
+
+def reduce_template(template: Mapping[str, Any], excess: OversizedPod) -> dict[str, Any]:
+    """Return of a decoded Pod template only the fields that identify the owner of its Pods."""
+    metadata, spec = template.get("metadata"), template.get("spec")
+    read = {"labels"} if excess.has_labels else set[str]()
+    parts = (("metadata", metadata, read), ("spec", spec, {"runtimeClassName"}))
+    return {
+        name: {key: value for key, value in part.items() if key in fields} if isinstance(part, Mapping) else part
+        for name, part, fields in parts
+        if part is not None
+    }
 
 
 class OversizedPodDecoder:

@@ -1,10 +1,12 @@
 """Pod size: the limits on parts of a Pod, counted in a large body before the Pod is decoded into types.
 
 No real Pod is near them, and etcd stores at most 1.5 MiB. But the mutating webhook receives any request that the API
-server accepts (3 MiB), and a hundred thousand labels or containers would delay all other reviews.
+server accepts (3 MiB), and a hundred thousand labels or containers would delay all other reviews. A Pod template of a
+workload is counted once it is decoded: a policy says where objects of other kinds have theirs.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
@@ -45,6 +47,14 @@ class PodSize(NamedTuple):
     excess: OversizedPod | None = None
 
 
+class TemplateSize(NamedTuple):
+    """Size of a Pod template, and the limits that its Pods exceed. Entries are counted up to one beyond their limit."""
+
+    containers: int
+    entries: int
+    excess: OversizedPod | None
+
+
 class _Container(Struct, frozen=True, gc=False):
     resources: Raw = _NOTHING
 
@@ -82,6 +92,9 @@ class _Review(Struct, frozen=True):
 
 
 _review = msgspec.json.Decoder(_Review)
+_LISTS_NUMBER = len(_Spec.__struct_fields__) - 2
+_COUNTED_FIELDS = _Spec.__struct_encode_fields__[:_LISTS_NUMBER]
+"""Fields of the spec in which entries count; the others are the lists of containers."""
 
 
 def has_many_parts(body: bytes) -> bool:
@@ -98,7 +111,7 @@ def measure(body: bytes) -> PodSize:
     pods = [pod for pod in (request.object, request.old_object) if pod is not None]
     counts = [_count(pod) for pod in pods]
     is_large = not counts or any(
-        not 0 < containers <= LARGE_CONTAINERS or entries > LARGE_ENTRIES  # a workload has no containers at this place
+        not 0 < containers <= LARGE_CONTAINERS or entries > LARGE_ENTRIES  # without containers it is no Pod
         for containers, entries in counts
     )
     excesses = [_describe_excess(*count) for count in counts]
@@ -109,24 +122,65 @@ def measure(body: bytes) -> PodSize:
     return PodSize(is_large, OversizedPod(excesses[0] or excesses[-1], has_labels, was_before=was_before))
 
 
+def measure_template(template: Mapping[str, Any]) -> TemplateSize:
+    """Return the size of a decoded Pod template. Values of a wrong type do not count: no Pod can be decoded of them."""
+    metadata, spec = _read(template, "metadata"), _read(template, "spec")
+    lists = [spec[name] for name in ("containers", "initContainers") if isinstance(spec.get(name), list)]
+    containers = sum(map(len, lists))
+    if containers > CONTAINERS_MAX:
+        entries = 0
+    else:
+        amounts = [part.get("resources") for parts in lists for part in parts if isinstance(part, dict)]
+        own = [metadata.get("ownerReferences"), *(spec.get(name) for name in _COUNTED_FIELDS), *amounts]
+        pairs = sum(_count_gaps(_read(metadata, name)) for name in ("labels", "annotations"))
+        entries = _count_nested(own, pairs)
+    if containers <= CONTAINERS_MAX and entries <= ENTRIES_MAX:
+        return TemplateSize(containers, entries, None)
+    has_labels = len(_read(metadata, "labels")) <= ENTRIES_MAX
+    text = _describe_excess(containers, entries, more_than=True)
+    return TemplateSize(containers, entries, OversizedPod(text, has_labels, was_before=False))
+
+
+def _read(mapping: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = mapping.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _count_gaps(value: Any) -> int:
+    """Return the number of commas between the parts of a value, so that a Pod and its template count alike."""
+    return max(len(value) - 1, 0) if isinstance(value, dict | list) else 0
+
+
+def _count_nested(values: list[Any], entries: int) -> int:
+    """Return `entries` and those in nested lists and mappings, at most one more than are allowed."""
+    values = list(values)
+    while values and entries <= ENTRIES_MAX:
+        value = values.pop()
+        entries += _count_gaps(value)
+        if entries <= ENTRIES_MAX:
+            values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return min(entries, ENTRIES_MAX + 1)
+
+
 def _count(pod: _Pod) -> tuple[int, int]:
     """Return the numbers of containers and of entries; the latter is 0 if there are too many containers anyway."""
     containers = len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
     return containers, 0 if containers > CONTAINERS_MAX else _count_entries(pod)
 
 
-def _describe_excess(containers: int, entries: int) -> str:
+def _describe_excess(containers: int, entries: int, *, more_than: bool = False) -> str:
     if containers > CONTAINERS_MAX:
         return f"the Pod has {containers} containers, at most {CONTAINERS_MAX} are read: write fewer"
     if entries > ENTRIES_MAX:
-        return f"the Pod has {entries} entries in {_COUNTED}, at most {ENTRIES_MAX} are read: write fewer"
+        number = f"more than {ENTRIES_MAX}" if more_than else entries
+        return f"the Pod has {number} entries in {_COUNTED}, at most {ENTRIES_MAX} are read: write fewer"
     return ""
 
 
 def _count_entries(pod: _Pod) -> int:
     spec, metadata = pod.spec, pod.metadata
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
-    lists = (getattr(spec, name) for name in _Spec.__struct_fields__[:-2])
+    lists = (getattr(spec, name) for name in _Spec.__struct_fields__[:_LISTS_NUMBER])
     return (
         _count_pairs(metadata.labels)
         + _count_pairs(metadata.annotations)

@@ -7,8 +7,10 @@ import msgspec
 
 from webhook.core.kubernetes.controllers import WorkloadKind
 from webhook.core.kubernetes.label_constraints import UnresolvedLabels
+from webhook.core.kubernetes.oversized_pod import reduce_template
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_identity import NAME_MAX, bound_identity, shorten
+from webhook.core.kubernetes.pod_size import OversizedPod, measure_template
 from webhook.core.workloads import simulate
 from webhook.core.workloads.workload import Json, read_mapping
 
@@ -25,13 +27,23 @@ class PodTemplate(NamedTuple):
     unresolved: UnresolvedLabels
     spec: Json
     """The spec of the object that makes the Pods: for a CronJob that of its Jobs."""
+    excess: OversizedPod | None = None
+    """With it the Pod has only the fields that identify its owner."""
 
 
-def simulate_pod(document: Json, source: WorkloadKind, namespace: str, *, is_stored: bool) -> PodTemplate | None:
-    """Return the Pod of a workload object, None without a template. msgspec.ValidationError: a wrong type."""
+def simulate_pod(
+    document: Json, source: WorkloadKind, namespace: str, *, is_stored: bool, is_large: bool = False
+) -> PodTemplate | None:
+    """Return the Pod of a workload object, None without a template. msgspec.ValidationError: a wrong type.
+
+    `is_large`: the object may have so many parts that its template has to be measured.
+    """
     template = _find_mapping(document, source.template_at, source)
     if template is None:
         return None
+    excess = measure_template(template).excess if is_large else None
+    if excess is not None:
+        template = reduce_template(template, excess)
     simulated = simulate(source, document, template, namespace, is_stored=is_stored)
     try:
         pod = bound_identity(Pod.from_document(simulated.document))
@@ -39,7 +51,7 @@ def simulate_pod(document: Json, source: WorkloadKind, namespace: str, *, is_sto
         at = ".".join(source.template_at)
         raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None
     owner, spec = f"{source.shown}/{format_name(document)}", _find_mapping(document, source.template_at[:-1], source)
-    return PodTemplate(pod, simulated.document, owner, simulated.unresolved, spec or {})
+    return PodTemplate(pod, simulated.document, owner, simulated.unresolved, spec or {}, excess)
 
 
 def _find_mapping(document: Json, path: tuple[str, ...], source: WorkloadKind) -> Mapping[str, Any] | None:
