@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from webhook.ports import Caller
 from webhook.server.call_endpoint import CallEndpoint, CallLimits
 from webhook.server.http_messages import NO_CONTENT, Body, HttpRequest, RequestConnection, RequestHead
 from webhook.server.routes import build_admission_routes
+from webhook.support.call_thread import CallThread
 
 SECRET = "the-password-of-the-store"
 CALLER = Caller("apiserver", "cluster-1", "issuer", "subject", "kube-apiserver")
@@ -276,3 +278,50 @@ async def test_only_accepted_headers_that_expect_nothing_are_remembered(head: Re
     for _ in range(2):
         await kept.call(head)
     assert kept.strategy.authentications == 2
+
+
+class ThreadedReviews:
+    """An interceptor whose reviews are one step in the thread: `blocking` keeps it until it may end."""
+
+    def __init__(self) -> None:
+        self._run = CallThread("test").run
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        self.reviewed: list[bytes] = []
+
+    async def review(self, _half: Half, body: bytes, *_: object) -> Any:
+        await self._run(self._step, body)
+        return type("Answer", (), {"body": b"{}"})
+
+    def _step(self, body: bytes) -> None:
+        if body == b"blocking":
+            self.begun.set()
+            assert self.may_end.wait(HANG_SECONDS)
+        self.reviewed.append(body)
+
+
+async def test_a_call_whose_client_has_gone_frees_its_place_and_its_work_is_skipped() -> None:
+    reported, reviews = RefusalLog(), ThreadedReviews()
+    limits = CallLimits(body_bytes_max=1000, body_timeout_seconds=HANG_SECONDS, in_flight_max=3)
+    parts: list[Any] = [reviews, None, None, AcceptAll(), Guard(), reported, limits]
+    endpoint = endpoint_of(parts)
+    async with loopback(endpoint.answer, None) as running, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{running.port}/validate"
+
+        async def post(body: bytes) -> int:
+            async with asyncio.timeout(HANG_SECONDS), session.post(url, data=body, headers=JSON) as response:
+                return response.status
+
+        first = asyncio.create_task(post(b"blocking"))
+        await asyncio.to_thread(reviews.begun.wait, HANG_SECONDS)
+        abandoned = [asyncio.create_task(post(b"abandoned")) for _ in range(2)]
+        await running.wait_until(lambda: endpoint.in_flight == 3)
+        assert await post(b"next") == 503
+        for task in abandoned:
+            task.cancel()
+        await running.wait_until(lambda: endpoint.in_flight == 1)
+        last = asyncio.create_task(post(b"next"))
+        await running.wait_until(lambda: endpoint.in_flight == 2)
+        reviews.may_end.set()
+        assert (await first, await last) == (200, 200)
+    assert reviews.reviewed == [b"blocking", b"next"]
+    assert [reason for reason, _ in reported.refused_calls] == ["overloaded", "caller_gone", "caller_gone"]

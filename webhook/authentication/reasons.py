@@ -75,6 +75,7 @@ REASONS = (
     "body_timeout",
     "body_displaced",
     "body_broken",
+    "caller_gone",
     # the content of the body
     "bad_extender_request",
     "bad_review",

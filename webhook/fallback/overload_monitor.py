@@ -8,7 +8,9 @@ from webhook.core.findings import Code
 from webhook.core.overload import SLICES, OverloadCause, OverloadDetector, OverloadLimits
 from webhook.ports import Clock, PartialObserver, Review
 
-_FAILURES = frozenset({"internal_error", "overloaded", "body_displaced", "no_policy", "namespace_unknown"})
+_FAILURES = frozenset(
+    {"internal_error", "overloaded", "body_displaced", "caller_gone", "no_policy", "namespace_unknown"}
+)
 """Reasons of calls that were refused with a 5xx after their caller was authenticated: others cannot gate Pods."""
 
 

@@ -25,6 +25,7 @@ from webhook.ports import Caller, Observer
 from webhook.server.connection_table import ConnectionGuard
 from webhook.server.http_messages import JSON, HttpRequest, HttpResponse, build_closing_response
 from webhook.server.request_body import BodyReader, expects_continue
+from webhook.support.call_thread import CallerGoneError
 
 _METHOD = "POST"
 _OK = HTTPStatus.OK
@@ -58,6 +59,7 @@ _REFUSALS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
     TooManyReportsError: (HTTPStatus.SERVICE_UNAVAILABLE, "reporters_overloaded"),
     NoPolicyError: (HTTPStatus.SERVICE_UNAVAILABLE, "no_policy"),
     UnknownNamespaceError: (HTTPStatus.SERVICE_UNAVAILABLE, "namespace_unknown"),
+    CallerGoneError: (HTTPStatus.SERVICE_UNAVAILABLE, "caller_gone"),
     CheckFailedError: (HTTPStatus.SERVICE_UNAVAILABLE, "policy_unchecked"),
 }
 """Exceptions that a route may raise, with their status and the reason in the metric; subclasses have the same."""

@@ -24,6 +24,7 @@ from webhook.server.http_messages import (
     encode_response,
 )
 from webhook.server.request_parser import Parsed, RequestParser
+from webhook.support.call_thread import WaitingCaller, waiting_caller
 
 OnRefused = Callable[[str, str], None]
 
@@ -64,6 +65,7 @@ class HttpConnection(RequestConnection):
     """One connection. Its task takes one request after another: parsed, handled, answered in one write."""
 
     __slots__ = (
+        "_caller",
         "_content",
         "_handler",
         "_idle_timer",
@@ -110,6 +112,7 @@ class HttpConnection(RequestConnection):
         self._content: Body = NO_CONTENT
         """Body of the request being answered."""
         self._is_ending = False
+        self._caller = WaitingCaller()
         self._serving: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._idle_until_seconds = 0.0
@@ -157,6 +160,7 @@ class HttpConnection(RequestConnection):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._open.discard(self)
         self._is_ending = True
+        self._caller.leave()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         if not self._content.is_eof():
@@ -174,6 +178,7 @@ class HttpConnection(RequestConnection):
     # The task of the connection.
 
     async def _serve(self) -> None:
+        waiting_caller.set(self._caller)
         try:
             await self._answer_requests()
         except ConnectionError:
