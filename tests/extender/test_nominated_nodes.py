@@ -372,3 +372,22 @@ def test_claim_of_a_generic_ephemeral_volume_has_the_name_of_the_pod_and_the_vol
     pod = build_pod(claims=("data", "data"))
     pod["spec"]["volumes"] += [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}, {"name": "x"}]
     assert list_claims(msgspec.convert(pod, VolumePod)) == ("shop/data", "shop/p-scratch")
+
+
+@pytest.mark.parametrize("service", ["web", "other"])
+def test_of_a_waiting_pod_only_what_its_load_is_found_by_is_kept(service: str) -> None:
+    replica, long = Replica(), "n" * 100_000
+    written = build_pod(claims=("data", long), service=service)
+    written["metadata"] |= {
+        "managedFields": [{"manager": long}],
+        "annotations": {"a": long},
+        "ownerReferences": [{"apiVersion": "x/v1", "kind": long, "name": long, "uid": long, "controller": True}] * 9,
+    }
+    written["metadata"]["labels"]["other"] = long
+    written["spec"] |= {"nodeSelector": {"a": long}, "tolerations": [{"key": long}]}
+    pod = msgspec.json.decode(msgspec.json.encode(written), type=VolumePod)
+    asyncio.run(replica.table.index.on_changed(pod, gone=False))
+    [waiting] = replica.claims._pods.values()
+    assert waiting.claims == (CLAIM,)
+    assert len(msgspec.json.encode(waiting.pod)) < 1_000
+    assert waiting.pod.spec.containers[0].resources == pod.spec.containers[0].resources

@@ -6,14 +6,30 @@ Why: docs/design/assumed-load.md.
 from collections.abc import Callable, Iterable, KeysView
 from collections.abc import Set as AbstractSet
 
-from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec import Struct
 
-from webhook.core.kubernetes.pod import Pod, PodCondition
+from webhook.core.kubernetes.controllers import find_pinned_node
+from webhook.core.kubernetes.pod import (
+    Container,
+    OwnerReference,
+    Pod,
+    PodCondition,
+    PodMetadata,
+    PodSpec,
+    PodStatus,
+)
+from webhook.core.kubernetes.types import Affinity, NodeAffinity, NodeRequirement, NodeSelector, NodeSelectorTerm
+from webhook.core.placement import SERVICE_LABEL
 from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS, NOMINATED_SECONDS
 from webhook.core.scheduling.claims import SelectedClaim, list_claims
 
 SCHEDULED = "PodScheduled"
+_KIND_MAX = 64
+"""Characters kept of an owner's kind and API version: no longer ones are compared with."""
+_SCHEDULER_MAX = 253
+"""Characters kept of a scheduler's name: no longer one asks."""
+_CLAIM_MAX = 63 + 1 + 253
+"""Characters of the longest NAMESPACE/NAME. A Pod may name a claim that cannot exist."""
 
 
 class _WaitingPod(Struct, frozen=True):
@@ -90,12 +106,12 @@ class NominatedNodes:
     def show(self, uid: str, pod: Pod) -> None:
         """Take in a Pod without a node."""
         is_gated = bool(pod.spec.scheduling_gates)  # no scheduler has seen it
-        former, claims = self._pods.get(uid), () if is_gated else list_claims(pod)
+        former, claims = self._pods.get(uid), () if is_gated else _list_claims(pod)
         if former is None and not claims and not pod.status.nominated_node_name:
             return
         before = "" if former is None else former.nominated
         self._forget(uid)
-        waiting = self._pods[uid] = _WaitingPod(_strip(pod), claims, _find_condition(pod))
+        waiting = self._pods[uid] = _WaitingPod(_reduce(pod), claims, _find_condition(pod))
         for claim in claims:
             self._uids_by_claim.setdefault(claim, set()).add(uid)
         if waiting.nominated:
@@ -177,9 +193,55 @@ class NominatedNodes:
                 del self._uids_by_claim[claim]
 
 
-def _strip(pod: Pod) -> Pod:
-    """Return a Pod without what it shares with the whole answer that it came in."""
-    return replace(pod, metadata=replace(pod.metadata, managed_fields=Raw(b"null")))
+def _reduce(pod: Pod) -> Pod:
+    """Return of a Pod what its service, scheduler and load are found by. Its creator may write the rest at any length.
+
+    `managed_fields` would also keep the whole answer that it came in.
+    """
+    metadata, spec, owners = pod.metadata, pod.spec, pod.metadata.owner_references or ()
+    controllers = tuple(owner for owner in owners if owner.controller)
+    service = pod.labels.get(SERVICE_LABEL)
+    return Pod(
+        PodMetadata(
+            name=metadata.name,
+            namespace=metadata.namespace,
+            uid=metadata.uid,
+            labels=None if service is None else {SERVICE_LABEL: service},
+            owner_references=tuple(map(_reduce_owner, owners[:1] + controllers[:1])),
+        ),
+        PodSpec(
+            affinity=_reduce_affinity(pod),
+            scheduler_name=(spec.scheduler_name or "")[:_SCHEDULER_MAX] or None,
+            containers=_reduce_containers(spec.containers),
+            init_containers=_reduce_containers(spec.init_containers),
+            resources=spec.resources,
+            overhead=spec.overhead,
+        ),
+        PodStatus(phase=pod.status.phase, nominated_node_name=pod.status.nominated_node_name),
+    )
+
+
+def _reduce_owner(owner: OwnerReference) -> OwnerReference:
+    return OwnerReference(owner.api_version[:_KIND_MAX], owner.kind[:_KIND_MAX], controller=owner.controller)
+
+
+def _reduce_affinity(pod: Pod) -> Affinity | None:
+    """Return what tells the Pod of a DaemonSet."""
+    node = find_pinned_node(pod)
+    if not node:
+        return None
+    field = NodeRequirement("metadata.name", "In", (node,))
+    return Affinity(NodeAffinity(NodeSelector((NodeSelectorTerm(match_fields=(field,)),))))
+
+
+def _reduce_containers(containers: tuple[Container, ...] | None) -> tuple[Container, ...] | None:
+    if containers is None:
+        return None
+    return tuple(Container(resources=found.resources, restart_policy=found.restart_policy) for found in containers)
+
+
+def _list_claims(pod: Pod) -> tuple[str, ...]:
+    return tuple(claim for claim in list_claims(pod) if len(claim) <= _CLAIM_MAX)
 
 
 def _find_condition(pod: Pod) -> PodCondition | None:

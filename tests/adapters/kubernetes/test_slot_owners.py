@@ -9,7 +9,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from tests.harness.unread_values import UNREAD
 from webhook.adapters.kubernetes import slot_owners
-from webhook.adapters.kubernetes.api import collection
+from webhook.adapters.kubernetes.api import pages
 from webhook.adapters.kubernetes.api.requests import METADATA_LIST, ApiError, RefusedError
 from webhook.core.shares import SlotOwner
 from webhook.ports import HeldSlot, OwnedPods
@@ -31,19 +31,25 @@ class Served:
         trouble = Condition[str](self.troubles.append, lambda _: self.troubles.append("over"), key=lambda _: "")
         self.reader = slot_owners.SlotOwnerReader(cast("ApiClient", None), trouble)
         monkeypatch.setattr(slot_owners, "send_request", self.answer)
-        monkeypatch.setattr(collection, "send_request", self.answer)
+        monkeypatch.setattr(pages, "request_document", self.answer_list)
 
-    async def answer(
-        self, _: ApiClient, __: str, path: str, ___: float, query: Sequence[tuple[str, str]] = (), **more: Any
+    async def answer(self, _: ApiClient, __: str, path: str, ___: float) -> bytes:
+        return self.encode(path, (), self.owner)
+
+    async def answer_list(
+        self, _: ApiClient, path: str, accept: str, __: float, ___: int, query: Sequence[tuple[str, str]]
     ) -> bytes:
+        assert accept == METADATA_LIST
+        found = self.pods
+        if not isinstance(found, ApiError):
+            return self.encode(path, query, {"metadata": {"resourceVersion": "7"}, "items": found})
+        return self.encode(path, query, found)
+
+    def encode(self, path: str, query: Sequence[tuple[str, str]], found: dict[str, Any] | ApiError) -> bytes:
         self.asked.append((path, query))
-        is_list = path.endswith("/pods")
-        assert more == ({"accept": METADATA_LIST} if is_list else {})
-        found = self.pods if is_list else self.owner
         if isinstance(found, ApiError):
             raise found
-        body = msgspec.json.encode({"metadata": {"resourceVersion": "7"}, "items": found} if is_list else found)
-        return body.replace(b'"<unread>"', self.unread)
+        return msgspec.json.encode(found).replace(b'"<unread>"', self.unread)
 
 
 @pytest.fixture

@@ -38,8 +38,8 @@ from webhook.adapters.kubernetes import (
     WatchedNumaTopologies,
     WatchedPods,
 )
-from webhook.adapters.kubernetes.api.collection import list_objects
 from webhook.adapters.kubernetes.api.objects import Listed, Namespace
+from webhook.adapters.kubernetes.api.pages import list_objects
 from webhook.adapters.kubernetes.api.requests import GarbledError
 from webhook.adapters.kubernetes.api.unread_objects import decode_list
 from webhook.adapters.kubernetes.namespaces import _NAMESPACES

@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.adapters.kubernetes.watching import Loops, Reported
 from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, drop, hang, refuse, say, wait_until
 from tests.harness.nesting import nest
-from webhook.adapters.kubernetes.api import requests
+from webhook.adapters.kubernetes.api import pages
 from webhook.adapters.kubernetes.api.client import connect
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot
 from webhook.adapters.kubernetes.api.objects import Listed, Namespace
@@ -440,8 +440,9 @@ async def test_redirect_is_not_followed(fake: FakeApiServer, follow: Callable[..
 async def test_overlong_list_is_refused(
     fake: FakeApiServer, follow: Callable[..., Follower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "_BODY_BYTES_MAX", 1 << 20)
-    fake.fail_next("list", say(b" " * (2 << 20)))
+    monkeypatch.setattr(pages, "_PAGE_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(pages, "_OBJECT_BYTES_MAX", 1 << 20)
+    fake.fail_next("list", *[say(b" " * (2 << 20))] * 10)  # at once, and in pages of 500, 250, ... 1
     follower = follow()
     await wait_until(lambda: "payments" in follower.names)
     assert follower.troubles == ["cannot list namespaces: a body of more than 1048576 bytes"]

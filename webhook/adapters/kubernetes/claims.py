@@ -5,14 +5,12 @@ from msgspec import Struct
 
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot
 from webhook.adapters.kubernetes.api.objects import Listed
-from webhook.adapters.kubernetes.api.requests import GarbledError, send_request
-from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, decode_list
+from webhook.adapters.kubernetes.api.pages import read_pages
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.adapters.kubernetes.api.watch import ApiTiming, ListStart, Watch, WatchHandler
 from webhook.core.scheduling.claims import BIND_COMPLETED, SELECTED_NODE, SelectedClaim
 from webhook.ports import WatchReports
 from webhook.ports.scheduling import ClaimEventHandler
-
-_PAGE = 500
 
 
 class _Metadata(Struct, frozen=True, gc=False, rename="camel"):
@@ -75,18 +73,9 @@ class WatchedClaims:
     async def _list(self) -> ListStart:
         awaited: list[SelectedClaim] = []
         unread: list[UnreadObject] = []
-        version = after = ""
-        while not version or after:
-            more = (("continue", after),) if after else ()
-            query = _CLAIMS.build_query(("limit", str(_PAGE)), *more)
-            timeout_seconds = self._timing.request_seconds
-            body = await send_request(
-                self._client, "GET", _CLAIMS.path, timeout_seconds, query, accept=_CLAIMS.list_accept
-            )
-            page, unread_of_page = decode_list(body, _CLAIMS.items, _CLAIMS.item)
-            version, after = page.metadata.resource_version, page.metadata.next
-            if not version:
-                raise GarbledError("a list without a resourceVersion")
+        version = ""
+        async for page, unread_of_page in read_pages(self._client, _CLAIMS, self._timing.request_seconds):
+            version = page.metadata.resource_version
             awaited += [found for claim in page.items or () if (found := claim.read()).is_awaited]
             unread += unread_of_page
         self._handler.on_claims_listed(awaited, frozenset(claim.name for claim in unread))

@@ -5,8 +5,9 @@ from dataclasses import replace
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.client import connect
-from webhook.adapters.kubernetes.api.collection import Collection, list_objects
+from webhook.adapters.kubernetes.api.collection import Collection
 from webhook.adapters.kubernetes.api.objects import Listed
+from webhook.adapters.kubernetes.api.pages import list_objects
 from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
     FORBIDDEN,

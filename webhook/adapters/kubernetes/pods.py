@@ -7,15 +7,16 @@ list and only prove that a Pod was created. If that version has expired, continu
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, list_objects
+from webhook.adapters.kubernetes.api.collection import Collection
 from webhook.adapters.kubernetes.api.objects import Listed, parse_version
-from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError, send_request
-from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, decode_list
+from webhook.adapters.kubernetes.api.pages import list_objects, read_pages
+from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.adapters.kubernetes.api.watch import ApiTiming, ListStart, Watch, WatchHandler
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts, Pod, Resources
@@ -64,7 +65,6 @@ def _check_amounts(amounts: Amounts | None) -> None:
 
 
 _HOSTED_PODS = replace(_PODS, item=_HostedPod, items=Listed[_HostedPod], fields="")  # type: ignore[arg-type]  # it is invariant
-_PAGE = 500
 _LISTS_MAX = 3
 """Attempts in a row at a list whose version expires before its last page."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -72,7 +72,7 @@ _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 class WatchedPods:
-    """A `ports.PodWatch`. It stores no Pods: at any time it holds at most one page of a list, 500 Pods."""
+    """A `ports.PodWatch`. It stores no Pods: at any time it holds at most one page of a list."""
 
     def __init__(
         self,
@@ -174,20 +174,17 @@ class WatchedPods:
         await handler.on_list_begun()
         unread: list[UnreadObject] = []
 
-        async def hand_on(page: Listed[Pod], unread_of_page: Sequence[UnreadObject]) -> str:
+        since_us = version = 0
+        async for page, unread_of_page in read_pages(self._client, self._pods, self._timing.request_seconds):
+            if not version:
+                since_us, version = self._clock.now_us(), parse_version(page.metadata.resource_version)
+                if not version:
+                    raise GarbledError("a list without a resourceVersion that is a number")
             await handler.on_listed(page.items or ())
             for pod in unread_of_page:
                 await handler.on_unread(pod.uid, gone=False)
-            unread.extend(unread_of_page)
-            return page.metadata.next
-
-        page, unread_of_page = await self._page("")
-        since_us, version = self._clock.now_us(), parse_version(page.metadata.resource_version)
-        if not version:
-            raise GarbledError("a list without a resourceVersion that is a number")
-        after = await hand_on(page, unread_of_page)
-        while after:
-            after = await hand_on(*await self._page(after))
+            unread += unread_of_page
+            del page  # it refers to the whole answer
         # Updated only after the last page: a list that fails must not end the continuity.
         self._listed = version
         before = self._continuity
@@ -195,12 +192,6 @@ class WatchedPods:
             before = self._continuity = Continuity(version, since_us)
         await handler.on_list_complete()
         return ListStart(str(before.version), is_older=before.version < version, unread=unread)
-
-    async def _page(self, after: str) -> tuple[Listed[Pod], tuple[UnreadObject, ...]]:
-        more = (("continue", after),) if after else ()
-        query = self._pods.build_query(("limit", str(_PAGE)), *more)
-        body = await send_request(self._client, "GET", self._pods.path, self._timing.request_seconds, query)
-        return decode_list(body, self._pods.items, self._pods.item)
 
     def _on_reached(self, version: str) -> None:
         before = self._continuity

@@ -7,8 +7,9 @@ from typing import Protocol
 from kubernetes_asyncio.client import ApiClient
 from msgspec.structs import replace
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object, list_objects
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object
 from webhook.adapters.kubernetes.api.objects import Listed, parse_version
+from webhook.adapters.kubernetes.api.pages import list_objects
 from webhook.adapters.kubernetes.api.requests import ApiError, send_request
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.core.document import Purpose

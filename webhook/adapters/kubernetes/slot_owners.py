@@ -1,14 +1,16 @@
 """Slot owners: how many Pods a ReplicaSet or a Job runs at once, and which slots its living Pods carry."""
 
+import asyncio
 from collections.abc import Mapping
 from urllib.parse import quote
 
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.collection import Collection, decode_object, list_readable
+from webhook.adapters.kubernetes.api.collection import Collection, decode_object
 from webhook.adapters.kubernetes.api.objects import Listed
-from webhook.adapters.kubernetes.api.requests import ApiError, send_request
+from webhook.adapters.kubernetes.api.pages import read_pages
+from webhook.adapters.kubernetes.api.requests import ApiError, UnreachedError, send_request
 from webhook.core.kubernetes.pod import OwnerReference
 from webhook.core.shares import CLAIM_ANNOTATION, SlotOwner, read_slot_number
 from webhook.ports import HeldSlot, OwnedPods
@@ -107,14 +109,27 @@ class SlotOwnerReader:
             is_metadata=True,
         )
         try:
-            found = await list_readable(self._client, pods, self._request_seconds)
+            held, living = await self._read_held_slots(pods, owner)
         except ApiError as error:
             self._enter("Pod", error.describe(pods.right))
             return None
         self._leave("Pod")
-        living = [pod.metadata for pod in found.items if _is_living(pod.metadata, owner.uid)]
-        held = [held for metadata in living if (held := _read_held(metadata.annotations or {})) is not None]
-        return OwnedPods(tuple(held), len(living))
+        return OwnedPods(tuple(held), living)
+
+    async def _read_held_slots(self, pods: Collection[_PodMetadata], owner: SlotOwner) -> tuple[list[HeldSlot], int]:
+        """Return the slots, and the number of living Pods. Of a page it keeps nothing else: Pods may be large."""
+        slots, living = list[HeldSlot](), 0
+        try:
+            async with asyncio.timeout(2 * self._request_seconds):  # a page has its own timeout
+                async for page, _ in read_pages(self._client, pods, self._request_seconds, most=0):
+                    for pod in page.items or ():
+                        if _is_living(pod.metadata, owner.uid):
+                            living += 1
+                            held = _read_held(pod.metadata.annotations or {})
+                            slots += () if held is None else (held,)
+        except TimeoutError:
+            raise UnreachedError("no answer in time") from None
+        return slots, living
 
     def _enter(self, kind: str, reason: str) -> None:
         self._failing.add(kind)

@@ -10,8 +10,9 @@ from typing import Protocol
 
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, list_objects
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot
 from webhook.adapters.kubernetes.api.objects import Listed, parse_version
+from webhook.adapters.kubernetes.api.pages import list_objects
 from webhook.adapters.kubernetes.api.requests import ApiError
 from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler

@@ -148,22 +148,23 @@ def is_like_daemon_pod(pod: Pod) -> bool:
     A tenant can write both, for a DaemonSet that exists, and then the Pod can run on this one node only.
     """
     owned = find_claimed_owner_kind(pod.metadata.owner_references, None) == "DaemonSet"
-    return owned and _is_pinned(pod)
+    return owned and find_pinned_node(pod) != ""
 
 
-def _is_pinned(pod: Pod) -> bool:
+def find_pinned_node(pod: Pod) -> str:
+    """Return the one node that each term of a Pod's required node affinity names as a field, "" without one."""
     affinity = pod.spec.affinity
     required = None if affinity is None or affinity.node_affinity is None else affinity.node_affinity.required
     terms = () if required is None else required.node_selector_terms or ()
     pins = [
         {
-            field.values
+            field.values[0]
             for field in term.match_fields or ()
-            if (field.key, field.operator) == ("metadata.name", "In") and len(field.values or ()) == 1
+            if (field.key, field.operator) == ("metadata.name", "In") and field.values and len(field.values) == 1
         }
         for term in terms
     ]
-    return bool(pins) and bool(set.intersection(*pins))
+    return min(set.intersection(*pins), default="") if pins else ""
 
 
 def _find_kind(owner: OwnerReference, labels: Mapping[str, str]) -> str:

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kubernetes_asyncio.client import ApiClient
 from msgspec import Raw
 
 from webhook.adapters.kubernetes.api.objects import AnObject, Listed
-from webhook.adapters.kubernetes.api.requests import JSON, METADATA, METADATA_LIST, GarbledError, send_request
-from webhook.adapters.kubernetes.api.unread_objects import UnreadObject, decode_list
+from webhook.adapters.kubernetes.api.requests import JSON, METADATA, METADATA_LIST, GarbledError
+from webhook.adapters.kubernetes.api.unread_objects import UnreadObject
 from webhook.core.json_depth import UNREADABLE_JSON, decode_foreign
 
 _T = TypeVar("_T")
@@ -56,28 +55,6 @@ class ListSnapshot(Generic[AnObject]):
     items: Sequence[AnObject]
     version: str
     unread: Sequence[UnreadObject] = ()
-
-
-async def list_objects(
-    client: ApiClient, collection: Collection[AnObject], timeout_seconds: float
-) -> ListSnapshot[AnObject]:
-    """List with a consistent read, bypassing the API server's watch cache. GarbledError also for one bad object."""
-    found = await list_readable(client, collection, timeout_seconds)
-    for unread in found.unread:
-        raise GarbledError(f"{unread.name} is not understood: {unread.reason}")
-    return found
-
-
-async def list_readable(
-    client: ApiClient, collection: Collection[AnObject], timeout_seconds: float
-) -> ListSnapshot[AnObject]:
-    """List as `list_objects` does, without the objects that cannot be decoded."""
-    query = collection.build_query()
-    body = await send_request(client, "GET", collection.path, timeout_seconds, query, accept=collection.list_accept)
-    found, unread = decode_list(body, collection.items, collection.item)
-    if not found.metadata.resource_version:
-        raise GarbledError("a list without a resourceVersion")
-    return ListSnapshot(found.items or (), found.metadata.resource_version, unread)
 
 
 def decode_object(text: bytes | Raw, kind: type[_T]) -> _T:

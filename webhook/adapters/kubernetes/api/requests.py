@@ -28,7 +28,7 @@ UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, UNPROCESSABLE, TOO_MANY, INT
     429,
     500,
 )
-# Several times a list of 100,000 Namespaces: a longer body is not from an API server.
+# Several times what is read at once, without pages: a longer body is not from an API server.
 _BODY_BYTES_MAX = 512 << 20
 _ERROR_BYTES_MAX = 64 << 10
 _MESSAGE_CHARACTERS_MAX = 500
@@ -78,6 +78,10 @@ class UnreachedError(ApiError):
 
 class GarbledError(ApiError):
     """A response that cannot be decoded as the API server's."""
+
+
+class LongBodyError(GarbledError):
+    """A response that is longer than its reader accepts."""
 
 
 class RefusedError(ApiError):
@@ -158,9 +162,16 @@ async def request_dated(client: ApiClient, path: str, timeout_seconds: float) ->
         raise UnreachedError(_describe_error(error) + describe_proxy(client.configuration.proxy)) from error
 
 
-async def request_document(client: ApiClient, path: str, accept: str, timeout_seconds: float, bytes_max: int) -> bytes:
-    """Return the body at a path that is not an object's, of at most `bytes_max` bytes."""
-    async with open_request(client, "GET", path, RequestTimeouts(timeout_seconds), accept=accept) as read:
+async def request_document(
+    client: ApiClient,
+    path: str,
+    accept: str,
+    timeout_seconds: float,
+    bytes_max: int,
+    query: Sequence[tuple[str, str]] = (),
+) -> bytes:
+    """Return the body at a path, of at most `bytes_max` bytes. LongBodyError: it is longer."""
+    async with open_request(client, "GET", path, RequestTimeouts(timeout_seconds), query, accept=accept) as read:
         return await _read_body(read, bytes_max)
 
 
@@ -226,15 +237,13 @@ async def _read_refusal(response: aiohttp.ClientResponse, read: BodyReader) -> R
 
 
 async def _read_body(read: BodyReader, bytes_max: int) -> bytes:
-    """Return the body; GarbledError if it is longer than `bytes_max`."""
-    chunks = []
-    length = 0
+    """Return the body; LongBodyError if it is longer than `bytes_max`."""
+    body = BytesIO()  # one buffer, which becomes the result without a copy
     while chunk := await read():
-        length += len(chunk)
-        if length > bytes_max:
-            raise GarbledError(f"a body of more than {bytes_max} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
+        if body.tell() + len(chunk) > bytes_max:
+            raise LongBodyError(f"a body of more than {bytes_max} bytes")
+        body.write(chunk)
+    return body.getvalue()
 
 
 def _describe_error(error: BaseException) -> str:

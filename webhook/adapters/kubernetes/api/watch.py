@@ -18,8 +18,9 @@ from typing import Generic
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Raw
 
-from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object, list_readable
+from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decode_object
 from webhook.adapters.kubernetes.api.objects import AnObject, ApiStatus, Bookmark, WatchEvent
+from webhook.adapters.kubernetes.api.pages import list_readable
 from webhook.adapters.kubernetes.api.requests import (
     GONE,
     TOO_MANY,

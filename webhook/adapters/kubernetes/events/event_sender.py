@@ -10,8 +10,9 @@ from typing import NamedTuple
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.collection import Collection, list_objects
+from webhook.adapters.kubernetes.api.collection import Collection
 from webhook.adapters.kubernetes.api.objects import Listed
+from webhook.adapters.kubernetes.api.pages import list_objects
 from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
     FORBIDDEN,
