@@ -287,7 +287,7 @@ async def test_only_files_of_the_folder_are_sent(tmp_path: Path) -> None:
     secret.write_text("of the ServiceAccount\n")
     outside = [secret, files / "link", files / ".." / "token", tmp_path / "prometheus-token", "token"]
     for path in outside:
-        expected = f"prometheus: tokenFile: {path}: outside {files}, is not sent: put it there"
+        expected = f"prometheus: tokenFile: {path}: outside {files} (--prometheus-files), is not sent: put it there"
         async with run_prometheus(handler, files=files, token_file=str(path)) as loads:
             with pytest.raises(LoadSourceError, match=re.escape(expected)):
                 await loads.measure(NOW)

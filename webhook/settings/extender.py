@@ -31,7 +31,7 @@ class ExtenderSettings(ProcessSettings):
     prometheus_files: Path = setting(
         read.path,
         "folder of the files that tokenFile and basicAuth of the policy may name: no others are sent to a Prometheus",
-        str(PROMETHEUS_FILES),
+        PROMETHEUS_FILES,
     )
     max_body_bytes: int = setting(read.positive, "maximum size of a request body", str(7 * MIB))
     max_connections: int = setting(read.positive, "maximum number of open connections", "128")

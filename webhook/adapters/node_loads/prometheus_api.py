@@ -62,8 +62,7 @@ class PrometheusApi:
 
     def __init__(self, name: str, source: PrometheusSource, files: Path | None = None) -> None:
         """Create it. `files`: the folder of the credentials; any file without one."""
-        self._name = name
-        self._files = files
+        self._name, self._files = name, files
         self._source = source
         self._session: aiohttp.ClientSession | None = None
         self._decoding = asyncio.Lock()
@@ -132,8 +131,8 @@ class PrometheusApi:
     def _read_line(self, field: str, path: str, encoding: str = "utf-8") -> str:
         try:
             if self._files is not None and not Path(path).resolve().is_relative_to(self._files.resolve()):
-                remedy = "put it there, or start the extender with --prometheus-files"
-                raise LoadSourceError(f"{self._name}: {field}: {path}: outside {self._files}, is not sent: {remedy}")
+                place = f"outside {self._files} (--prometheus-files)"
+                raise LoadSourceError(f"{self._name}: {field}: {path}: {place}, is not sent: put it there")
             text = Path(path).read_text(encoding=encoding).strip()
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: symbolic links in a circle
             raise LoadSourceError(f"{self._name}: {field}: {path}: {error}") from error

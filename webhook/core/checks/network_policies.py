@@ -1,7 +1,7 @@
 """NetworkPolicies: which rules admit callers to a port. What selects a Pod adds up: one open rule opens the port."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import NamedTuple
 
 from webhook.core.checks.objects import NetworkPeer, NetworkPolicyObject, NetworkPort
@@ -9,7 +9,8 @@ from webhook.core.kubernetes.selector_match import selects
 
 _PLAIN = "plain"
 """The port of metrics and probes; which number another name stands for is not known here."""
-_PLACEHOLDERS = tuple(map(ip_network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32")))
+_PLACEHOLDERS = tuple(map(IPv4Network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")))
+_PLACEHOLDER_6 = IPv6Network("2001:db8::/32")
 """Addresses for documentation (RFC 5737, RFC 3849), which the shipped policy has."""
 
 
@@ -50,10 +51,16 @@ def _list_open_peers(policy: NetworkPolicyObject, number: int, peer: NetworkPeer
         network = ip_network(peer.ip_block.cidr, strict=False)
         if not network.prefixlen and not peer.ip_block.excepted:
             yield OpenRule(policy, number, f"{network}: it admits every address", is_placeholder=False)
-        elif any(network.version == known.version and network.subnet_of(known) for known in _PLACEHOLDERS):  # type: ignore[arg-type]
+        elif _is_placeholder(network):
             yield OpenRule(policy, number, f"{network}: a placeholder, not your API server", is_placeholder=True)
     elif peer.namespace_selector is not None and selects(peer.namespace_selector, {}):
         yield OpenRule(policy, number, "namespaceSelector: it admits Pods of every namespace", is_placeholder=False)
+
+
+def _is_placeholder(network: IPv4Network | IPv6Network) -> bool:
+    if isinstance(network, IPv6Network):
+        return network.subnet_of(_PLACEHOLDER_6)
+    return any(map(network.subnet_of, _PLACEHOLDERS))
 
 
 def _covers(listed: NetworkPort, port: int) -> bool:

@@ -1,6 +1,5 @@
 """The stanza `nodes` of the document: the sources of the load of nodes, and its average over time."""
 
-from pathlib import PurePosixPath
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -45,7 +44,7 @@ class NodeQueries(Struct, frozen=True, rename="camel"):
     io_pressure: PromQl | None = None
 
 
-PROMETHEUS_FILES = PurePosixPath("/etc/podgate/prometheus")
+PROMETHEUS_FILES = "/etc/podgate/prometheus"
 """Where the manifests and the chart mount the credentials of Prometheus; the extender sends no other files."""
 
 

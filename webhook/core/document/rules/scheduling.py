@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from posixpath import normpath
 
 from webhook.core.document.yaml.parts import DocumentPart
@@ -85,7 +84,7 @@ def credentials_are_mounted(document: DocumentPart) -> Iterator[Problem]:
         user = source.get("basicAuth")
         files = [source.get("tokenFile"), *(user.get(name) for name in _USER_FILES if user is not None)]
         for file in files:
-            if file is not None and PROMETHEUS_FILES not in PurePosixPath(normpath(str(file.node.value))).parents:
+            if file is not None and not normpath(str(file.node.value)).startswith(f"{PROMETHEUS_FILES}/"):
                 remedy = "put it into Secret podgate-prometheus, or start the extender with --prometheus-files"
                 yield file.report(f"the extender sends only files below {PROMETHEUS_FILES}", remedy)
 
