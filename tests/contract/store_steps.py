@@ -58,7 +58,10 @@ STEPS = st.one_of(
     st.tuples(
         st.just("observe"),
         st.lists(
-            st.tuples(UIDS, COSTS, st.sampled_from("xyz"), st.booleans(), st.none() | PAUSES_US, st.booleans()),
+            st.tuples(
+                *(UIDS, COSTS, st.sampled_from("xyz"), st.booleans(), st.none() | PAUSES_US, st.booleans()),
+                st.none() | COSTS,
+            ),
             max_size=3,
             unique_by=lambda pod: pod[0],
         ),
@@ -84,7 +87,10 @@ STEPS = st.one_of(
 SIGHTINGS = st.tuples(
     st.just("observe"),
     st.lists(
-        st.tuples(UIDS, COSTS, st.sampled_from("xy"), st.booleans(), st.none() | PAUSES_US, st.just(True)),  # noqa: FBT003
+        st.tuples(
+            *(UIDS, COSTS, st.sampled_from("xy"), st.booleans(), st.none() | PAUSES_US, st.just(True)),  # noqa: FBT003
+            st.none() | COSTS,
+        ),
         min_size=1,
         max_size=2,
         unique_by=lambda pod: pod[0],
@@ -140,8 +146,11 @@ async def run_ledger_step(store: PodLedger, plan: CounterPlan, step: Step, now_u
     match step:
         case ("observe", shown):
             sightings = [
-                Sighting(namespace, f"{uid}-pod", uid, cost, lives, 0 if ago_us is None else now_us - ago_us, is_sure)
-                for uid, cost, namespace, lives, ago_us, is_sure in shown
+                Sighting(
+                    *(namespace, f"{uid}-pod", uid, cost, lives, 0 if ago_us is None else now_us - ago_us, is_sure),
+                    live_cost=live_cost,
+                )
+                for uid, cost, namespace, lives, ago_us, is_sure, live_cost in shown
             ]
             return list(await store.observe(plan, sightings))
         case ("overdue", age_us, most):

@@ -57,10 +57,15 @@ def build_plans(name: str, own: dict[str, dict[str, int]], hard: dict[str, int])
 
 
 class Judge:
-    """All live Pods, with what each of them asks for."""
+    """All live Pods, with what each of them holds."""
 
     def __init__(self) -> None:
         self.pods: dict[str, tuple[str, Cost]] = {}
+
+    def admit(self, uid: str, member: str, cost: Cost) -> None:
+        """Let a Pod grow to its cost; a smaller one holds as much as before until it is seen."""
+        _, held = self.pods.get(uid, (member, {}))
+        self.pods[uid] = member, {resource: max(amount, held.get(resource, 0)) for resource, amount in cost.items()}
 
     def sum_used(self, resource: str, members: tuple[str, ...] = MEMBERS) -> int:
         return sum(cost.get(resource, 0) for member, cost in self.pods.values() if member in members)
@@ -85,6 +90,7 @@ class History:
     def __init__(self, store: Store, clock: HandClock, name: str, chosen: Random) -> None:
         self.store, self.clock, self.name, self.chosen = store, clock, name, chosen
         self.plans, self.judge = build_plans(name, OWN, HARD), Judge()
+        self.costs: dict[str, Cost] = {}
         self.charged = self.denied = self.promised = self.number = 0
 
     async def run(self, events: int) -> tuple[int, int, int]:
@@ -106,7 +112,8 @@ class History:
         return {"pods": 1, "requests.cpu": self.chosen.choice((0, 100, 300, 900))}
 
     async def ask(self, member: str, uid: str, cost: Cost, old: Cost) -> None:
-        more = {resource: amount - old.get(resource, 0) for resource, amount in cost.items()}
+        _, held = self.judge.pods.get(uid, (member, {}))
+        more = {resource: amount - held.get(resource, 0) for resource, amount in cost.items()}
         is_promised = self.judge.is_guaranteed(member, more)
         asked = Acquire(self.plans[member], "shop", uid, cost, "user:a", resize_from=old or None)
         receipt = await self.store.acquire(asked)
@@ -116,17 +123,20 @@ class History:
             self.denied += 1
         else:
             self.charged += 1
-            self.judge.pods[uid] = member, cost
+            self.costs[uid] = cost
+            self.judge.admit(uid, member, cost)
 
     async def resize(self) -> None:
         if self.judge.pods:
             uid = self.chosen.choice(sorted(self.judge.pods))
-            member, old = self.judge.pods[uid]
-            await self.ask(member, uid, self.draw_cost(), old)
+            member, _ = self.judge.pods[uid]
+            await self.ask(member, uid, self.draw_cost(), self.costs[uid])
 
     async def see(self) -> None:
-        for uid, (member, cost) in self.judge.pods.items():
+        for uid, (member, _) in self.judge.pods.items():
             if self.chosen.random() < 0.3:
+                cost = self.costs[uid]
+                self.judge.pods[uid] = member, cost
                 await self.store.observe(self.plans[member], [Sighting("shop", uid, uid, cost, lives=True)])
 
     async def end(self) -> None:

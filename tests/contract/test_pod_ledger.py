@@ -97,14 +97,33 @@ async def test_live_pods_of_pool_services_count_separately_in_limit_order(store:
     ]
 
 
-async def test_resize_changes_live_amounts_at_once(store: Store) -> None:
+async def test_resize_up_takes_live_amounts_at_once_and_one_down_frees_them_when_seen(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
     await mark_complete(store, PLAN)
-    for old, new, live_cpu in ((CPU, MORE_CPU, 300), (MORE_CPU, CPU, 100), (CPU, MORE_CPU, 300)):
+    for old, new in ((CPU, MORE_CPU), (MORE_CPU, CPU), (CPU, MORE_CPU), (MORE_CPU, CPU)):
         receipt = await ask(store, PLAN, "a", new, resize_from=old)
-        assert (receipt.refused, receipt.used) == (None, (1, 300, 1, live_cpu))
+        assert (receipt.refused, receipt.used) == (None, (1, 300, 1, 300))
     denied = await ask(store, PLAN, "a", {"pods": 1, "requests.cpu": 901}, resize_from=MORE_CPU)
     assert [(use.of, use.asked) for use in denied.over] == [("service", 601), ("standing", 601)]
+    assert await observe(store, PLAN, "a", CPU, live_cost=MORE_CPU) == Seen(), "its node has not freed anything"
+    assert await observe(store, PLAN, "a", CPU) == Seen(changed=True)
+    assert await read_usage(store, PLAN) == {"": [1, 300, 1, 100]}
+
+
+async def test_resize_of_a_pod_that_is_not_live_counts_the_larger_of_old_and_new(store: Store) -> None:
+    for uid, old, new in (("grown", CPU, MORE_CPU), ("shrunk", MORE_CPU, CPU)):
+        await ask(store, PLAN, uid, new, resize_from=old)
+    assert (await read_usage(store, PLAN))[""][2:] == [2, 600]
+
+
+async def test_live_cost_of_a_sighting_is_charged_to_no_window(store: Store, clock: HandClock) -> None:
+    created_at_us = clock.us
+    seen = await observe(store, PLAN, "a", CPU, live_cost=MORE_CPU, created_at_us=created_at_us)
+    assert seen == Seen(charged=True, changed=True)
+    assert await read_usage(store, PLAN) == {"": [1, 100, 1, 300]}
+    assert await observe(store, PLAN, "a", CPU, live_cost=MORE_CPU) == Seen()
+    assert await observe(store, PLAN, "a", MORE_CPU, live_cost=CPU) == Seen(raised=True, changed=True)
+    assert await read_usage(store, PLAN) == {"": [1, 300, 1, 100]}
 
 
 async def test_peek_takes_no_place(store: Store) -> None:

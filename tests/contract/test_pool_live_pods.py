@@ -122,13 +122,18 @@ async def test_pods_that_are_waited_for_are_not_listed(store: Store, clock: Hand
     assert set(await list_held(store)) == {"a", "b"}
 
 
-async def test_a_resize_changes_the_amounts_at_once(store: Store) -> None:
+async def test_a_resize_up_takes_its_amounts_at_once_and_one_down_frees_them_when_seen(store: Store) -> None:
     await store.mark_pool_complete(WEB)
     await ask(store, WEB, "a", CPU)
     more = {"pods": 1, "requests.cpu": 250}
     assert (await ask(store, WEB, "a", more, resize_from=CPU)).used == (1, 250)
     assert (await ask(store, WEB, "a", {"pods": 1, "requests.cpu": 251}, resize_from=more)).refused is DeniedBy.QUOTA
-    assert (await ask(store, WEB, "a", CPU, resize_from=more)).used == (1, 100)
+    assert (await ask(store, WEB, "a", CPU, resize_from=more)).used == (1, 250)
+    assert (await ask(store, WEB, "a", more, resize_from=CPU)).refused is None, "it holds that still"
+    await observe(store, WEB, "a", CPU, live_cost=more)
+    assert (await list_held(store)) == {"a": ("web", more)}
+    await observe(store, WEB, "a", CPU)
+    assert (await list_held(store)) == {"a": ("web", CPU)}
 
 
 async def test_a_group_fits_as_a_whole(store: Store) -> None:

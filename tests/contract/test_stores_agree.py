@@ -110,7 +110,7 @@ DEAD_BEFORE_CHARGED: list[Step] = [
     *(("acquire", uid, {"pods": 1}, "x", False, "controller:x") for uid in "ad"),
     ("pause", TEN_MINUTES_US - 1),
     ("acquire", "c", {"pods": 1}, "x", False, "controller:x"),
-    ("observe", [("b", {"pods": 1}, "x", False, 0, True)]),
+    ("observe", [("b", {"pods": 1}, "x", False, 0, True, None)]),
     ("pause", TEN_MINUTES_US - 1),
     ("pause", TEN_MINUTES_US),
     ("plan", LIVE_PLANS[1]),

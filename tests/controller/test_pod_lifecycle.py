@@ -12,7 +12,7 @@ from webhook.controller.pending_sightings import SIGHTINGS_MAX, PendingSightings
 from webhook.controller.pod_index import DELETED_POD_KEPT_US, DELETED_PODS_MAX, PodIndex
 from webhook.controller.release.gated_pods import GatedPods
 from webhook.core.admission.mutation import QUEUE_GATE
-from webhook.core.kubernetes.pod import Container, OwnerReference, Resources, SchedulingGate
+from webhook.core.kubernetes.pod import Container, ContainerStatus, OwnerReference, Resources, SchedulingGate
 from webhook.core.pods.ownership import NOT_LIVE_US, OwnedPod
 from webhook.core.quota import Sighting
 
@@ -184,6 +184,20 @@ async def test_uncounted_resize_is_charged() -> None:
         ("standing", "pods", 1),
         ("standing", "cpu", 2000),
     ]
+
+
+async def test_resize_down_frees_live_amounts_once_the_watch_shows_that_it_is_done() -> None:
+    simulation = ControllerSimulation(WEB.replace("hard: {pods: 100000}", "hard: {pods: 100000, cpu: 100}"))
+    await simulation.create("a", cpu="3")
+    asked, kept = Resources({"cpu": "1"}), Resources({"cpu": "3"})
+    held: list[list[int]] = []
+    for actual in (kept, asked):
+        status = ContainerStatus(name="c", resources=actual, allocated_resources=actual.requests)
+        simulation.cluster.update("a", spec={"containers": (Container("c", asked),)}, container_statuses=(status,))
+        await simulation.run_all()
+        snapshot = await simulation.store.snapshot(simulation.plan)
+        held.append([use.used for use in snapshot.uses[""] if use.resource == "cpu"])
+    assert held == [[3000, 3000], [3000, 1000]]
 
 
 async def test_label_counts_where_its_service_may_own_pods_and_is_reported_elsewhere() -> None:

@@ -86,6 +86,7 @@ def test_exceeded_limit_admits_pods_that_do_not_increase_its_usage() -> None:
     assert service.ask("b", {"pods": 1, "requests.memory": 0}).charged
     shrunk = {"pods": 1, "requests.memory": 120}
     assert service.ask("a", shrunk, resize_from={"requests.memory": 150}).refused is None
+    service.observe("a", shrunk)
     assert service.read_usage() == [120]
 
 
@@ -233,22 +234,28 @@ def test_surge_is_a_percentage_of_each_limit_or_a_number_of_pods(
 # Resizes
 
 
-def test_resize_charges_increases_and_refunds_decreases() -> None:
+def test_resize_takes_increases_and_frees_decreases_when_seen() -> None:
     service = WatchedService(plan_of(standing=standing(cpu=500)))
     service.ask("a", {"pods": 1, "requests.cpu": 300})
     old, new = {"pods": 1, "requests.cpu": 300}, {"pods": 1, "requests.cpu": 500}
     assert service.ask("a", new, resize_from=old).used == (500,)
     assert is_denied(service, "a", {"pods": 1, "requests.cpu": 501}, resize_from=new)
-    assert service.ask("a", {"pods": 1, "requests.cpu": 100}, resize_from=new).used == (100,)
+    small = {"pods": 1, "requests.cpu": 100}
+    assert service.ask("a", small, resize_from=new).used == (500,)
+    service.observe("a", small, live_cost=new)
+    assert is_denied(service, "b", {"pods": 1, "requests.cpu": 1})
+    service.observe("a", small)
     assert service.ask("b", {"pods": 1, "requests.cpu": 400}).charged
 
 
-def test_live_usage_follows_a_resize_and_windows_keep_the_maximum() -> None:
+def test_live_usage_follows_a_sighting_and_windows_keep_the_maximum() -> None:
     service = WatchedService(plan_of(window(60, cpu=900), standing=standing(cpu=900)))
     small, large = {"pods": 1, "requests.cpu": 100}, {"pods": 1, "requests.cpu": 300}
     service.ask("a", small)
     for new, old, used in ((large, small, [300, 300]), (small, large, [300, 100]), (large, small, [300, 300])):
         service.ask("a", new, resize_from=old)
+        assert service.read_usage() == [300, 300]
+        service.observe("a", new)
         assert service.read_usage() == used
 
 

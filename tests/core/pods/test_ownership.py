@@ -8,8 +8,25 @@ from msgspec.structs import replace
 
 from tests.controller.controller_simulation import START_US, compile_policy, format_moment, pod
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.kubernetes.pod import OwnerReference, Pod, PodCondition, PodStatus, SchedulingGate
-from webhook.core.pods.ownership import FOREVER_US, NOT_LIVE_US, OwnedPod, compute_end_us, find_ownership, ignores_label
+from webhook.core.kubernetes.pod import (
+    Container,
+    ContainerStatus,
+    OwnerReference,
+    Pod,
+    PodCondition,
+    PodStatus,
+    Resources,
+    SchedulingGate,
+)
+from webhook.core.pods.ownership import (
+    FOREVER_US,
+    NOT_LIVE_US,
+    OwnedPod,
+    compute_end_us,
+    find_ownership,
+    ignores_label,
+    update_known,
+)
 
 SERVICES = """
 - name: web
@@ -19,6 +36,11 @@ SERVICES = """
   match: {namespaces: [shop, plain]}
 - name: prod
   match: {namespaceSelector: {matchLabels: {tier: prod}}}
+"""
+WINDOWS_ONLY = """
+- name: web
+  match: {namespaces: [shop]}
+  quota: {windows: [{window: 1h, hard: {requests.memory: 9Gi}}]}
 """
 LABEL = "podgate.io/service"
 DAEMON_SET = (OwnerReference("apps/v1", "DaemonSet", "d", "u", controller=True),)
@@ -198,6 +220,45 @@ def test_cost_of_a_pod_has_the_resources_that_its_service_counts() -> None:
     unreadable = find_owned(pod("u", cpu="x"))
     assert unreadable is not None
     assert unreadable.cost == {"pods": 1}
+
+
+def resized(spec_memory: str, status_memory: str, *, phase: str = "Running", **more: Any) -> Pod:
+    """Return a Pod whose node has not done a resize."""
+    asked, kept = Resources({"memory": spec_memory}), Resources({"memory": status_memory})
+    statuses = (ContainerStatus(name="c", resources=kept, allocated_resources=kept.requests),)
+    made = pod("u", **more)
+    spec = replace(made.spec, containers=(Container("c", asked),))
+    return replace(made, spec=spec, status=PodStatus(phase, container_statuses=statuses))
+
+
+def test_pod_whose_resize_is_not_done_takes_live_what_its_node_keeps() -> None:
+    shrunk = find_owned(resized("1Gi", "4Gi"))
+    assert shrunk is not None
+    assert shrunk.cost == {"pods": 1, "requests.cpu": 0, "requests.memory": 2**30}
+    assert shrunk.live_cost == {**shrunk.cost, "requests.memory": 2**32}
+    sighting = shrunk.build_sighting("u", compile_policy(SERVICES).plans["web"], START_US)
+    assert (sighting.cost, sighting.live_cost) == (shrunk.cost, shrunk.live_cost)
+    for done in (resized("1Gi", "1Gi"), resized("1Gi", "1024Mi"), resized("4Gi", "1Gi"), resized("1Gi", "much")):
+        found = find_owned(done)
+        assert found is not None
+        assert found.live_cost is None
+
+
+def test_pod_that_has_lost_its_label_takes_live_what_its_node_keeps() -> None:
+    policy, before = compile_policy(SERVICES), find_owned(resized("4Gi", "4Gi"))
+    assert before is not None
+    found = update_known(resized("1Gi", "4Gi", labels={"app": "other"}), before, None, policy)
+    assert found is not None
+    assert (found.cost["requests.memory"], found.live_cost) == (2**30, before.cost)
+    done = update_known(resized("1Gi", "1Gi", labels={"app": "other"}), found, None, policy)
+    assert done is not None
+    assert done.live_cost is None
+
+
+def test_status_of_a_pod_is_not_read_where_live_pods_have_no_limit() -> None:
+    found = find_ownership(resized("1Gi", "4Gi"), compile_policy(WINDOWS_ONLY), {})
+    assert found is not None
+    assert (found.cost["requests.memory"], found.live_cost) == (2**30, None)
 
 
 def test_pod_is_live_as_long_as_resource_quota_counts_it() -> None:

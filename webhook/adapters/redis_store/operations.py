@@ -74,7 +74,13 @@ def book(planned: PreparedPlan, booking: Booking) -> ScriptOperation:
 def observe(planned: PreparedPlan, seen: Sighting) -> ScriptOperation:
     scope, keys = _find_scope_and_keys(planned, seen)
     place, cost = f"{seen.namespace}/{seen.name}", codec.encode_cost(seen.cost)
-    state = {"created_at": seen.created_at_us, "is_live": seen.lives, "is_sure": seen.is_sure}
+    live_cost = False if seen.live_cost is None else codec.encode_cost(seen.live_cost)
+    state = {
+        "created_at": seen.created_at_us,
+        "is_live": seen.lives,
+        "is_sure": seen.is_sure,
+        "live_cost_text": live_cost,
+    }
     return _make_operation(planned, "observe", *keys, scope=scope, place=place, cost_text=cost, **state)
 
 

@@ -102,9 +102,14 @@ class ContainerState(Struct, frozen=True, gc=False):
 
 
 class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
+    """`resources` are those that the container runs with, `allocated_resources` those that its node has set aside."""
+
     restart_count: int = 0
     state: ContainerState | None = None
     last_state: ContainerState | None = None
+    name: str = ""
+    resources: Resources | None = None
+    allocated_resources: Amounts | None = None
 
 
 class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
@@ -114,6 +119,8 @@ class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
     conditions: tuple[PodCondition, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
+    resources: Resources | None = None
+    allocated_resources: Amounts | None = None
 
 
 class Pod(Struct, frozen=True, gc=False):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from webhook.core.ledger.live_set import IDLE_US, KNOWN_US, LiveSet
+from webhook.core.ledger.live_set import IDLE_US, KNOWN_US, LiveSet, take_larger
 from webhook.core.ledger.pool_live_set import PoolLiveSet
 from webhook.core.quota import HOUR_US, Cost, CounterPlan, PoolPod, Use
 
@@ -109,6 +109,16 @@ class LivePods:
         if plan.limited_pool is not None:
             pooled = self._pooled.setdefault(_build_pool_key(plan), PoolLiveSet())
             pooled.put_for(plan.service, plan.limited_pool, uid, cost, now_us)
+
+    def raise_to(self, plan: CounterPlan, scope: str, uid: str, cost: Cost, unless_held: Cost, now_us: int) -> None:
+        """Add or update a live Pod that keeps what it holds; `unless_held` if it is not live."""
+        if plan.standing is not None:
+            own = self._live.setdefault(build_live_set_key(plan, scope), LiveSet())
+            own.put(plan.standing, uid, take_larger(cost, own.find_held(uid), unless_held), now_us)
+        if plan.limited_pool is not None:
+            pooled = self._pooled.setdefault(_build_pool_key(plan), PoolLiveSet())
+            larger = take_larger(cost, pooled.find_held(uid), unless_held)
+            pooled.put_for(plan.service, plan.limited_pool, uid, larger, now_us)
 
     def remove(self, where: LiveSetKey, uid: str, now_us: int) -> bool:
         """Remove a live Pod; return whether it was there."""

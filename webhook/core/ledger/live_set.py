@@ -111,3 +111,9 @@ class LiveSet:
 def subtract(new: Mapping[str, int], old: Mapping[str, int]) -> dict[str, int]:
     """Return `new` minus `old`, by resource; negative where `old` has more."""
     return {resource: new.get(resource, 0) - old.get(resource, 0) for resource in {*new, *old}}
+
+
+def take_larger(cost: Mapping[str, int], held: Mapping[str, int] | None, unless_held: Mapping[str, int]) -> Cost:
+    """Return a cost with no amount below what is held; None: `unless_held` is."""
+    least = unless_held if held is None else held
+    return {resource: max(amount, least.get(resource, 0)) for resource, amount in cost.items()}

@@ -31,7 +31,7 @@ def observe(state: TagState, plan: CounterPlan, seen: Sighting, reading_us: int)
     raised = record is not None and _raise(state, plan, seen, record, now_us)
     state.live_pods.stop_waiting(seen.uid)
     if seen.lives:
-        state.live_pods.put(plan, scope, seen.uid, seen.cost, now_us)
+        state.live_pods.put(plan, scope, seen.uid, seen.cost if seen.live_cost is None else seen.live_cost, now_us)
     elif plan.limits_live_pods:
         where = build_live_set_key(plan, scope)
         if plan.standing is not None:

@@ -84,7 +84,10 @@ def _acquire_pod(state: TagState, request: Acquire, now_us: int) -> Receipt:
 
 
 def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receipt:
-    """Charge a running Pod for what it uses above its highest charge. The breaker does not take part."""
+    """Charge a running Pod for what it uses above its highest charge. The breaker does not take part.
+
+    A smaller Pod still takes as much of the limits on live Pods: its node keeps that until the watch shows otherwise.
+    """
     plan, scope, known = request.plan, request.plan.scope_of(request), state.find_pod(request.uid, now_us)
     before = {**old, **known.high_water} if known is not None else old
     more = {
@@ -114,7 +117,7 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
         )
         high_water = {**before, **{resource: request.cost[resource] for resource in more}}
         state.remember(request.uid, replace(record, expires_us=now_us + plan.remember_us, high_water=high_water))
-        state.live_pods.put(plan, scope, request.uid, request.cost, now_us)
+        state.live_pods.raise_to(plan, scope, request.uid, request.cost, old, now_us)
         used, _ = state.judge(plan, scope, NO_COST, now_us)
     view = BreakerScript(state, plan, now_us).view()
     return build_receipt(now_us, used, over, refused, would_refuse, view, charged=written and bool(more))

@@ -46,6 +46,8 @@ class OwnedPod(Struct, frozen=True, gc=False):
     is_labelled: bool
     team: str = ""
     """Of its Namespace, where teams count apart."""
+    live_cost: Cost | None = None
+    """What it takes of the limits on live Pods, if a resize is not done: its `cost` is by its spec. None: the same."""
 
     def is_live(self, now_us: int) -> bool:
         return now_us <= self.ends_at_us
@@ -62,6 +64,7 @@ class OwnedPod(Struct, frozen=True, gc=False):
             *(self.namespace, self.name, uid, self.cost, lives, created_at_us),
             is_sure=self.is_sure,
             team=self.team,
+            live_cost=self.live_cost,
         )
 
 
@@ -83,16 +86,18 @@ def find_ownership(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping
     else:
         is_sure = not (service.match.owner_kinds or _looks_exempt(pod, compiled))
     is_gated = has_queue_gate(pod)
+    cost, live_cost = _compute_costs(pod, service.name, compiled)
     return OwnedPod(
         service.name,
         namespace,
         pod.metadata.name,
-        _compute_cost(pod, compiled.counted[service.name]),
+        cost,
         NOT_LIVE_US if is_gated else compute_end_us(pod),
         0 if is_gated else _find_charge_us(pod, compiled.plans.get(service.name)),
         is_sure=is_sure,
         is_labelled=is_labelled,
         team=find_team(service.quota, namespace_labels),
+        live_cost=live_cost,
     )
 
 
@@ -151,11 +156,14 @@ def update_known(pod: Pod, before: OwnedPod, found: OwnedPod | None, compiled: C
     """
     if not before.is_labelled or pod.labels.get(SERVICE_LABEL) == before.service:
         return found  # its label is as it was, and the policy has changed
-    counted = compiled.counted.get(before.service)
-    if counted is None:
+    if before.service not in compiled.counted:
         return found
+    cost, live_cost = _compute_costs(pod, before.service, compiled)
     return replace(
-        before, cost=_compute_cost(pod, counted), ends_at_us=NOT_LIVE_US if has_queue_gate(pod) else compute_end_us(pod)
+        before,
+        cost=cost,
+        ends_at_us=NOT_LIVE_US if has_queue_gate(pod) else compute_end_us(pod),
+        live_cost=live_cost,
     )
 
 
@@ -174,11 +182,18 @@ def _has_exempt_owner(pod: Pod, compiled: CompiledPolicy) -> bool:
     )
 
 
-def _compute_cost(pod: Pod, names: tuple[str, ...]) -> Cost:
+def _compute_costs(pod: Pod, service: str, compiled: CompiledPolicy) -> tuple[Cost, Cost | None]:
+    """Return the cost of a Pod by its spec, and what it takes of the limits on live Pods if that is not the same."""
+    names, plan = compiled.counted[service], compiled.plans.get(service)
     try:
-        return pod_cost.compute_cost(pod, names)
+        cost = pod_cost.compute_cost(pod, names)
     except ValueError:  # the API server stores no such quantity; the Pod still counts as one
-        return {name: 1 for name in names if name == "pods"}
+        return {name: 1 for name in names if name == "pods"}, None
+    try:
+        live_cost = pod_cost.compute_live_cost(pod, names) if plan is not None and plan.limits_live_pods else None
+    except ValueError:  # nor such a status
+        live_cost = None
+    return cost, None if live_cost == cost else live_cost
 
 
 def parse_moment_us(text: str | None) -> int:

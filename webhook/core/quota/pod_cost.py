@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import get_args
 
+from webhook.core.kubernetes.effective_resources import apply_status
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import (
     BYTES,
@@ -28,6 +29,12 @@ def list_counted(plan: CounterPlan) -> tuple[str, ...]:
 def compute_cost(pod: Pod, names: Iterable[str]) -> Cost:
     """Return the Pod's amount of each resource. ValueError: an unreadable quantity."""
     return {name: 1 if name == "pods" else _compute_amount(pod, name) for name in names}
+
+
+def compute_live_cost(pod: Pod, names: Iterable[str]) -> Cost | None:
+    """Return the cost of what a Pod's node keeps for it; None if the Pod asks for the same. ValueError: see above."""
+    kept = apply_status(pod)
+    return None if kept is None else compute_cost(kept, names)
 
 
 def format_amount(resource: str, amount: int) -> int | str:

@@ -63,6 +63,7 @@ class Sighting(Struct, frozen=True):
 
     `lives`: it counts as ResourceQuota counts. `created_at_us`: the time at which to charge it if the store does not
     know it; 0 for never. `is_sure`: the policy assigns it to the service; otherwise the store must know the Pod.
+    `live_cost`: what it takes of the limits on live Pods, if that is not its `cost`.
     """
 
     namespace: str
@@ -73,6 +74,7 @@ class Sighting(Struct, frozen=True):
     created_at_us: int = 0
     is_sure: bool = True
     team: str = ""
+    live_cost: Cost | None = None
 
 
 class Seen(Struct, frozen=True):

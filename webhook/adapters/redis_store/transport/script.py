@@ -82,7 +82,7 @@ OPERATIONS: Mapping[str, Names] = {
     "book": ("own_key", "pod_key", "live_key", "scope", "place", "cost_text", "at"),
     "observe": (
         *("own_key", "pod_key", "live_key"),
-        *("scope", "place", "cost_text", "created_at", "is_live", "is_sure"),
+        *("scope", "place", "cost_text", "created_at", "is_live", "is_sure", "live_cost_text"),
     ),
     "find_charge": ("pod_key",),
     "find_charged_us": ("pod_key", "peek"),

@@ -37,6 +37,20 @@ local function add_live(plan, b, uid, cost, used)
   end
 end
 
+-- Return a cost with no amount below what is held.
+local function larger(cost, held_amounts)
+  local amounts = {}
+  for resource, amount in pairs(cost) do
+    amounts[resource] = max(amount, held_amounts[resource] or 0)
+  end
+  return amounts
+end
+
+-- Add or update a live Pod that keeps what it holds, or `unless_held` if it is not live; updates `used`.
+local function raise_live(plan, b, uid, cost, unless_held, used)
+  add_live(plan, b, uid, larger(cost, held(b.live_set, uid) or unless_held), used)
+end
+
 -- Return what a Pod adds to the live amounts: its cost minus what it holds, or minus `unless_held` if it is not live.
 local function more_live(b, uid, cost, unless_held)
   return difference(cost, held(b.live_set, uid) or unless_held)
@@ -59,9 +73,8 @@ local function update(plan, b, uid, cost, is_live, now)
 end
 
 return {
-  bind = bind, bind_own = bind_own, judge = judge_live, add = add_live, more = more_live, live_of = live_of,
-  is_held = is_held, update = update, remove = remove_live, equal = equal, difference = difference,
-  add_amounts = add_amounts, is_known = is_known, may_surge = may_surge, begin_scan = begin_scan, scan = scan,
-  correct = correct,
-  write = write_live, delete_gone = delete_gone,
+  bind = bind, bind_own = bind_own, judge = judge_live, add = add_live, raise = raise_live, larger = larger,
+  more = more_live, live_of = live_of, is_held = is_held, update = update, remove = remove_live, equal = equal,
+  difference = difference, add_amounts = add_amounts, is_known = is_known, may_surge = may_surge,
+  begin_scan = begin_scan, scan = scan, correct = correct, write = write_live, delete_gone = delete_gone,
 }

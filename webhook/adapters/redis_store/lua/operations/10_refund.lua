@@ -173,7 +173,7 @@ local function resize(plan, reading, strings, RESIZE_FIELDS)
     p[POD_HIGH], p[POD_EXPIRES] = before, now + plan.remember
     remember(pod_key, p, now, known and places[pod_key] or place)
     if live then
-      live.add(plan, b, uid, cost, used)
+      live.raise(plan, b, uid, cost, old, used)
     end
   end
   if plan.breaker then

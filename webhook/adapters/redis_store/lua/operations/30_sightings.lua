@@ -45,7 +45,7 @@ local function observe(plan, reading, strings, OBSERVE_FIELDS)
     end
   end
   wait_for(plan.waits_key, uid, false)
-  local changed = live and live.update(plan, b, uid, cost, is_live, now)
+  local changed = live and live.update(plan, b, uid, live_cost_text and cost_of(live_cost_text) or cost, is_live, now)
   return SEEN{charged = charged, raised = raised, changed = changed, ignored = false}
 end
 

@@ -104,15 +104,27 @@ local function remove_from_pool(key, uid, service)
   end
 end
 
+local function add_to_pool(b, uid, cost, used)
+  put_into_pool(b, uid, cost)
+  for index, limit in ipairs(b.pool_standing) do
+    used[b.limits + #b.standing + index] = b.pooled.sums[limit[POOL_STANDING_RESOURCE]] or 0
+  end
+end
+
 -- Add a Pod to the live ones; updates `used`.
 local function add(plan, b, uid, cost, used)
   if b.live_set then
     live.add(plan, b, uid, cost, used)
   end
-  put_into_pool(b, uid, cost)
-  for index, limit in ipairs(b.pool_standing) do
-    used[b.limits + #b.standing + index] = b.pooled.sums[limit[POOL_STANDING_RESOURCE]] or 0
+  add_to_pool(b, uid, cost, used)
+end
+
+-- Add or update a live Pod that keeps what it holds, or `unless_held` if it is not live; updates `used`.
+local function raise(plan, b, uid, cost, unless_held, used)
+  if b.live_set then
+    live.raise(plan, b, uid, cost, unless_held, used)
   end
+  add_to_pool(b, uid, live.larger(cost, held(b.pooled, uid) or unless_held), used)
 end
 
 local function more(b, uid, cost, unless_held)
@@ -159,6 +171,6 @@ local function show(plan, figures, uses)
 end
 
 return {
-  bind = bind, judge = judge_pool, add = add, more = more, is_held = is_held, update = update, is_known = is_known,
+  bind = bind, judge = judge_pool, add = add, raise = raise, more = more, is_held = is_held, update = update, is_known = is_known,
   show = show, remove = remove_from_pool,
 }
