@@ -19,6 +19,7 @@ from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.mutation import rewrite
 from webhook.core.kubernetes import pod_size
 from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint, combine_expressions
+from webhook.core.kubernetes.oversized_pod import reduce_object
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import (
     CONTAINERS_MAX,
@@ -355,3 +356,20 @@ async def test_a_long_text_is_not_counted(gate: Gate, monkeypatch: pytest.Monkey
     monkeypatch.delattr("webhook.interceptor.measure")
     environment = [{"name": "E", "value": "x" * 2 * LARGE_BYTES}]
     assert (await gate.mutate(object=pod({"app": "web"}, containers=[{"name": "c", "env": environment}]))).patch
+
+
+@pytest.mark.parametrize("path", [("spec", "template"), ("spec", "jobTemplate", "spec", "template")])
+def test_a_template_that_is_too_large_is_taken_out_of_its_object_before_it_is_decoded(path: tuple[str, ...]) -> None:
+    def build(template: Any) -> msgspec.Raw:
+        for key in reversed(path):
+            template = {key: template, "other": 1}
+        return msgspec.Raw(msgspec.json.encode(template))
+
+    spec = {"runtimeClassName": "vm", "containers": containers(CONTAINERS_MAX + 1)}
+    template = {"metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}}, "spec": spec}
+    reduced, excess = reduce_object(build(template), path)
+    assert excess == pod_size.measure_template(template).excess
+    kept = {"metadata": {"labels": {"app": "web"}}, "spec": {"runtimeClassName": "vm"}}
+    assert bytes(reduced) == bytes(build(kept))
+    for other in (pod(), None, 1, {"spec": {"containers": 1}}):
+        assert reduce_object(build(other), path) == (build(other), None)

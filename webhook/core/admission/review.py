@@ -19,7 +19,7 @@ from webhook.core.kubernetes.admission_request import (
 from webhook.core.kubernetes.api_groups import is_built_in
 from webhook.core.kubernetes.controllers import BY_RESOURCE, find_owner_kind
 from webhook.core.kubernetes.label_constraints import RESOLVED, UnresolvedLabels
-from webhook.core.kubernetes.oversized_pod import Decoder, OversizedPodDecoder
+from webhook.core.kubernetes.oversized_pod import Decoder, OversizedPodDecoder, reduce_object
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_identity import KIND_MAX, BoundedPod, BoundedPodDecoder, shorten
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, OversizedPod
@@ -168,10 +168,15 @@ def _decode_template(request: RawRequest, *, is_large: bool) -> Request | None:
     source = BY_RESOURCE.get((request.resource.group, request.resource.resource))
     if source is None:
         return None if is_built_in(request.resource.group) else _decode_maker(request)
-    made_from = decode_object(request.object, _any_object, "object")
+    raw, excess = request.object, None
+    if is_large:
+        raw, excess = reduce_object(raw, source.template_at)
+    made_from = decode_object(raw, _any_object, "object")
     is_stored = not (request.dry_run and request.operation == "CREATE")
     try:
-        made = simulate_pod(made_from or {}, source, request.namespace, is_stored=is_stored, is_large=is_large)
+        made = simulate_pod(
+            made_from or {}, source, request.namespace, is_stored=is_stored, is_large=is_large, excess=excess
+        )
     except msgspec.ValidationError as error:
         raise BadReviewError(f"AdmissionReview.request.object: {error}") from None
     if made is None:

@@ -1,14 +1,15 @@
 """Decoder of oversized Pods, of which only the fields are read that identify their owner and decide exemptions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
+from webhook.core.json_depth import UNREADABLE_JSON
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.pod_identity import bound_identity
-from webhook.core.kubernetes.pod_size import OversizedPod
+from webhook.core.kubernetes.pod_size import OversizedPod, find_template_excess
 
 T_co = TypeVar("T_co", covariant=True)
 _MIRROR = f'"{MIRROR_ANNOTATION}":'.encode()
@@ -35,6 +36,8 @@ class _IdentityFields(Struct, frozen=True, gc=False):
 
 _identity = msgspec.json.Decoder(_IdentityFields)
 _labels = msgspec.json.Decoder(dict[str, str] | None)
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_PARTS = ("metadata", "spec")
 
 
 class Decoder(Protocol[T_co]):
@@ -53,6 +56,21 @@ def reduce_template(template: Mapping[str, Any], excess: OversizedPod) -> dict[s
         for name, part, fields in parts
         if part is not None
     }
+
+
+def reduce_object(raw: Raw, template_at: Sequence[str]) -> tuple[Raw, OversizedPod | None]:
+    """Return an encoded object with its Pod template reduced, if that is oversized, before it is decoded."""
+    template = raw
+    try:
+        for key in template_at:
+            template = _fields.decode(template)[key]
+        excess = find_template_excess(template)
+        if excess is None:
+            return raw, None
+        parts = {name: _fields.decode(part) for name, part in _fields.decode(template).items() if name in _PARTS}
+    except (KeyError, *UNREADABLE_JSON):
+        return raw, None  # reported where the object is decoded
+    return Raw(bytes(raw).replace(bytes(template), msgspec.json.encode(reduce_template(parts, excess)))), excess
 
 
 class OversizedPodDecoder:

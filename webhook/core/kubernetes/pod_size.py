@@ -91,7 +91,7 @@ class _Review(Struct, frozen=True):
     request: _Request | None = None
 
 
-_review = msgspec.json.Decoder(_Review)
+_review, _template = msgspec.json.Decoder(_Review), msgspec.json.Decoder(_Pod)
 _LISTS_NUMBER = len(_Spec.__struct_fields__) - 2
 _COUNTED_FIELDS = _Spec.__struct_encode_fields__[:_LISTS_NUMBER]
 """Fields of the spec in which entries count; the others are the lists of containers."""
@@ -139,6 +139,17 @@ def measure_template(template: Mapping[str, Any]) -> TemplateSize:
     has_labels = len(_read(metadata, "labels")) <= ENTRIES_MAX
     text = _describe_excess(containers, entries, more_than=True)
     return TemplateSize(containers, entries, OversizedPod(text, has_labels, was_before=False))
+
+
+def find_template_excess(raw: Raw) -> OversizedPod | None:
+    """Return the limits that the Pods of an encoded template exceed. Templates of a wrong type exceed none."""
+    try:
+        template = _template.decode(raw)
+    except UNREADABLE_JSON:
+        return None
+    text = _describe_excess(*_count(template), more_than=True)
+    has_labels = _count_pairs(template.metadata.labels) <= ENTRIES_MAX
+    return OversizedPod(text, has_labels, was_before=False) if text else None
 
 
 def _read(mapping: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -32,18 +32,24 @@ class PodTemplate(NamedTuple):
 
 
 def simulate_pod(
-    document: Json, source: WorkloadKind, namespace: str, *, is_stored: bool, is_large: bool = False
+    document: Json,
+    source: WorkloadKind,
+    namespace: str,
+    *,
+    is_stored: bool,
+    is_large: bool = False,
+    excess: OversizedPod | None = None,
 ) -> PodTemplate | None:
     """Return the Pod of a workload object, None without a template. msgspec.ValidationError: a wrong type.
 
-    `is_large`: the object may have so many parts that its template has to be measured.
+    `is_large`: the object may have so many parts that its template has to be measured. `excess`: it is reduced already.
     """
     template = _find_mapping(document, source.template_at, source)
     if template is None:
         return None
-    excess = measure_template(template).excess if is_large else None
-    if excess is not None:
-        template = reduce_template(template, excess)
+    if is_large and excess is None:
+        excess = measure_template(template).excess
+        template = template if excess is None else reduce_template(template, excess)
     simulated = simulate(source, document, template, namespace, is_stored=is_stored)
     try:
         pod = bound_identity(Pod.from_document(simulated.document))
