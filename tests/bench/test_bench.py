@@ -88,7 +88,7 @@ async def test_it_prints_what_the_controller_costs_among_many_pods(redis: RedisS
     assert all(float(figure) > 0 for name, figure in shown if name.startswith("seconds"))
     with redis.client() as client:
         there = [client.hlen(f"podgate:{{s{n}}}:v1:bench-{2 * pods.PAGE}:live:s{n}") for n in range(pods.SERVICES)]
-    assert sum(there) - 2 * pods.SERVICES == 2 * pods.PAGE, "beside its Pods each has two fields of its own"
+    assert sum(there) - 3 * pods.SERVICES == 2 * pods.PAGE, "beside its Pods each has three fields of its own"
 
 
 def test_it_prints_the_longest_turns_of_the_loop_beside_an_idle_process(monkeypatch: pytest.MonkeyPatch) -> None:

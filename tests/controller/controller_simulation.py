@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,8 +122,6 @@ class ScriptedWatch(WatchedPods):
         self.fails_lookups = False
         self.page_size = 2
         self.lookups: list[str] = []
-        self._snapshot: Sequence[Pod] = ()
-        self._snapshot_version = 0
 
     async def run(self, taker: PodEventHandler) -> None:
         self.event_handler = taker
@@ -163,13 +161,12 @@ class ScriptedWatch(WatchedPods):
             handler.on_reached(str(self.cluster.revision))
             self.position = self.cluster.revision
 
-    async def _page(self, after: str) -> tuple[Listed[Pod], tuple[UnreadObject, ...]]:
-        if not after:
-            self._snapshot, self._snapshot_version = tuple(self.cluster.pods.values()), self.cluster.revision
-        begin = int(after or 0)
-        end = begin + self.page_size
-        continue_token = str(end) if end < len(self._snapshot) else ""
-        return Listed(ListMetadata(str(self._snapshot_version), continue_token), list(self._snapshot[begin:end])), ()
+    async def _read_pages(self) -> AsyncIterator[tuple[Listed[Pod], tuple[UnreadObject, ...]]]:
+        snapshot, version = tuple(self.cluster.pods.values()), str(self.cluster.revision)
+        for begin in range(0, max(1, len(snapshot)), self.page_size):
+            end = begin + self.page_size
+            token = str(end) if end < len(snapshot) else ""
+            yield Listed(ListMetadata(version, token), list(snapshot[begin:end])), ()
 
 
 _CALLS = frozenset(

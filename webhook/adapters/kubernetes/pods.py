@@ -7,7 +7,7 @@ list and only prove that a Pod was created. If that version has expired, continu
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 from kubernetes_asyncio.client import ApiClient
@@ -175,7 +175,7 @@ class WatchedPods:
         unread: list[UnreadObject] = []
 
         since_us = version = 0
-        async for page, unread_of_page in read_pages(self._client, self._pods, self._timing.request_seconds):
+        async for page, unread_of_page in self._read_pages():
             if not version:
                 since_us, version = self._clock.now_us(), parse_version(page.metadata.resource_version)
                 if not version:
@@ -192,6 +192,9 @@ class WatchedPods:
             before = self._continuity = Continuity(version, since_us)
         await handler.on_list_complete()
         return ListStart(str(before.version), is_older=before.version < version, unread=unread)
+
+    def _read_pages(self) -> AsyncIterator[tuple[Listed[Pod], tuple[UnreadObject, ...]]]:
+        return read_pages(self._client, self._pods, self._timing.request_seconds)
 
     def _on_reached(self, version: str) -> None:
         before = self._continuity
