@@ -119,3 +119,18 @@ async def test_a_namespace_may_hold_as_many_slots_as_it_leaves_free() -> None:
     assert (held.count("d"), given_up) == (1, ["d"] * 39)
     for task in waiting:
         task.cancel()
+
+
+async def test_a_slow_api_server_is_asked_concurrently() -> None:
+    """Each of its answers takes more than a second, as those of one with much work may."""
+    clock = VirtualClock()
+    slots = RemovalSlots(clock.now_us)
+    first, second = (asyncio.create_task(slots.acquire("a")) for _ in range(2))
+    await first
+    slots.release("a", is_answered=True)
+    await second
+    clock.set(clock.now_us() + 3 * SECOND_US // 2)
+    assert not slots.hangs("a")
+    third = asyncio.create_task(slots.acquire("a"))
+    await asyncio.sleep(0)
+    assert third.done()
