@@ -67,8 +67,8 @@ DEFECTS = (
         "calm",
         of("denials"),
         f"{_LUA}/refusals/10_buckets.lua",
-        "        return (first + index - 1 + LIVE) * seconds * BUCKET_US_PER_SECOND",
-        "        return (first + index - 1 + LIVE + 16) * seconds * BUCKET_US_PER_SECOND",
+        "  return (first + index - 1 + LIVE) * seconds * BUCKET_US_PER_SECOND",
+        "  return (first + index - 1 + LIVE + 16) * seconds * BUCKET_US_PER_SECOND",
     ),
     Defect(
         "a denial is repeated from the cache after there is room",
