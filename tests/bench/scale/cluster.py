@@ -33,7 +33,7 @@ _FLAGS = {"kwok": ("--node-lease-duration-seconds=1200",)}
 _CLIENTS = 16
 _STORE_FLAGS = ("--store-deadline", "10s")
 """On a busy machine a late response of Redis must not change a decision."""
-_HEAD_FIELDS = 2
+_HEAD_FIELDS = 3
 """Fields of the hash of a service's live Pods beside one of each Pod."""
 _CREATED = frozenset({200, 201})
 

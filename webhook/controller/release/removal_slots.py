@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 _SLOTS = 32
 _ANSWER_US = 2_000_000
-"""How long an answer shows that a namespace does not hang: a slow API server gives most within a second."""
+"""How long after an answer a namespace may hold more than one slot."""
+_HANG_US = 1_000_000
+"""After so long without an answer a namespace hangs: a slow API server gives most within a second."""
 
 
 class RemovalSlots:
@@ -23,17 +25,33 @@ class RemovalSlots:
         """By namespace, in the order of their turns."""
         self._answered_us: dict[str, int] = {}
         """When the last call in a namespace was answered, of those that hold slots."""
+        self._begun_us: dict[str, int] = {}
+        """Since when a namespace holds slots."""
         self._unanswered: set[str] = set()
         """Namespaces in which the last call was not answered."""
 
     def hangs(self, namespace: str) -> bool:
-        """Return whether calls in a namespace wait for an answer, and none had one lately."""
-        return namespace in self._unanswered or (self._held[namespace] > 0 and not self._answers(namespace))
+        """Return whether calls in a namespace wait for an answer, and none had one lately.
+
+        While one hangs, a new one is taken to hang until its first answer: others do not wait to find that out.
+        """
+        if namespace in self._unanswered:
+            return True
+        is_new = namespace not in self._answered_us
+        some_hang = is_new and (self._unanswered or any(self._is_silent(other, _HANG_US) for other in self._held))
+        return self._is_silent(namespace, 0 if some_hang else _HANG_US)
+
+    def _is_silent(self, namespace: str, silent_us: int) -> bool:
+        """Return whether a namespace holds slots, and has given no answer for a while."""
+        if not self._held[namespace]:
+            return False
+        heard_us = max(self._begun_us[namespace], self._answered_us.get(namespace, 0))
+        return self._now_us() - heard_us >= silent_us
 
     async def acquire(self, namespace: str) -> bool:
         """Wait for a slot; False if another call in the namespace had no answer meanwhile."""
         if namespace not in self._waiting and self._has_share(namespace):
-            self._held[namespace] += 1
+            self._hold(namespace)
             return True
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, deque()).append(turn)
@@ -56,11 +74,16 @@ class RemovalSlots:
             if turns:
                 self._waiting[following] = turns  # after the others
             if not turn.cancelled():
-                self._held[following] += 1
+                self._hold(following)
                 turn.set_result(True)
         if not self._held[namespace]:
             del self._held[namespace]
             self._answered_us.pop(namespace, None)
+            self._begun_us.pop(namespace, None)
+
+    def _hold(self, namespace: str) -> None:
+        self._held[namespace] += 1
+        self._begun_us.setdefault(namespace, self._now_us())
 
     def _answers(self, namespace: str) -> bool:
         answered_us = self._answered_us.get(namespace)
