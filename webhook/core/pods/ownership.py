@@ -82,7 +82,7 @@ def find_ownership(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping
     if service is None:
         return None
     if is_labelled:
-        is_sure = _SENT_LABEL not in bytes(pod.metadata.managed_fields) or not _has_exempt_owner(pod, compiled)
+        is_sure = not _has_exempt_owner(pod, compiled) or _SENT_LABEL not in bytes(pod.metadata.managed_fields)
     else:
         is_sure = not (service.match.owner_kinds or _looks_exempt(pod, compiled))
     is_gated = has_queue_gate(pod)
