@@ -1,7 +1,6 @@
 """Live Pods that an earlier release has written: a list of them, as for a drift repair, corrects wrong sums."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -11,30 +10,17 @@ from tests.contract.live_pods import list_live_uids, observe
 from tests.contract.store_plans import live
 from tests.contract.store_steps import list_pool_pods
 from tests.core.plans import plan_of, standing
-from tests.core.reviewing import NOW_US
 from tests.redis_servers import RedisServer
-from webhook.adapters.clocks import VirtualClock
-from webhook.adapters.redis_store import RedisStore, open_transport
+from webhook.adapters.redis_store import RedisStore
 from webhook.core.quota import PoolPlan
-from webhook.ports import StoreReports
 
-pytest_plugins = ("tests.redis_servers.fixtures",)
+pytest_plugins = ("tests.adapters.redis_store.patient_store", "tests.redis_servers.fixtures")
 
 CPU = {"pods": 1, "requests.cpu": 100}
 OWN = plan_of(standing=standing(pods=9, cpu=900))
 POOLED = plan_of(tag="prod", pool=PoolPlan("prod", (), live(pods=9, cpu=900)))
 MANY = 1200
 """More than one page."""
-
-
-@pytest.fixture
-async def store(own_redis_server: RedisServer) -> AsyncIterator[RedisStore]:
-    quiet = StoreReports(lambda *_: None, lambda *_: None, lambda *_: None)
-    made = RedisStore(
-        open_transport(own_redis_server.url), "test", VirtualClock(NOW_US), quiet, deadline_seconds=60, late_us=0
-    )
-    yield made
-    await made.close()
 
 
 def write_wrong_sums(server: RedisServer) -> None:

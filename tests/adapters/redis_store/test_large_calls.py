@@ -1,19 +1,16 @@
 """Many groups at once, and services with many namespaces: no command gets more values than Lua can pass."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.core.plans import plan_of, standing, window
 from tests.core.reviewing import NOW_US
 from tests.redis_servers import RedisServer
-from webhook.adapters.clocks import VirtualClock
-from webhook.adapters.redis_store import RedisStore, open_transport
+from webhook.adapters.redis_store import RedisStore
 from webhook.core.quota import Acquire, AcquireGroup, GroupMember, Sighting
-from webhook.ports import StoreReports
 
-pytest_plugins = ("tests.redis_servers.fixtures",)
+pytest_plugins = ("tests.adapters.redis_store.patient_store", "tests.redis_servers.fixtures")
 
 GROUPS, MEMBERS = 16, 512
 PODS = GROUPS * MEMBERS
@@ -21,16 +18,6 @@ PER_NAMESPACE = plan_of(window(60, pods=9), per_namespace=True, standing=standin
 KEPT = 3
 NAMESPACES = 8200
 """More values than a script can pass to one command."""
-
-
-@pytest.fixture
-async def store(own_redis_server: RedisServer) -> AsyncIterator[RedisStore]:
-    quiet = StoreReports(lambda *_: None, lambda *_: None, lambda *_: None)
-    made = RedisStore(
-        open_transport(own_redis_server.url), "test", VirtualClock(NOW_US), quiet, deadline_seconds=60, late_us=0
-    )
-    yield made
-    await made.close()
 
 
 @pytest.mark.parametrize("limits_live_pods", [False, True], ids=["window", "standing"])
