@@ -176,9 +176,12 @@ def _find_kind(owner: OwnerReference, labels: Mapping[str, str]) -> str:
 
 
 def find_controller_source(pod: Pod) -> str:
-    """Return the event source of a Pod in the cluster: the controller that owns it, "" without one."""
+    """Return the event source of a Pod in the cluster: the controller of Kubernetes that owns it, "" without one.
+
+    A tenant can invent any other owner. A Pod of one that does not exist, or has enough Pods, is deleted by Kubernetes.
+    """
     owners = [owner for owner in pod.metadata.owner_references or () if owner.controller]
-    return format_controller_source(owners[0]) if owners else ""
+    return format_controller_source(owners[0]) if find_claimed_owner_kind(owners, None) else ""
 
 
 def format_controller_source(owner: OwnerReference) -> str:
