@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.core.document.documents import HEAD, SERVICE, build_document, list_problems, load_only_service
 from webhook.core.document import DocumentError, Problem, Purpose, load
-from webhook.core.document.yaml.reader import DOCUMENT_DEPTH_MAX
+from webhook.core.document.yaml.reader import DOCUMENT_DEPTH_MAX, read_yaml
 
 WORDS = st.sampled_from(
     [
@@ -173,3 +173,24 @@ def test_yaml_1_1_boolean_is_a_boolean_in_a_boolean_field(value: str) -> None:
 def test_misspelled_field_with_two_possible_meanings_suppresses_no_other_problem() -> None:
     found = list_problems(build_document("  quota: {windws: []}\n  breaker: {}\n"))
     assert [line.split(": ")[1] for line in found] == ["services[0].quota.windws", "services[0].breaker"]
+
+
+@pytest.mark.parametrize(
+    ("key", "reasons"),
+    [
+        ("key", []),
+        ('"key"', []),
+        ("&anchor key", []),
+        ("!!str key", []),
+        ("!other key", ['the tag "!other" has no meaning here']),
+        ("yes", ["yes without quotes is a YAML boolean, and a key must be text"]),
+        ("<<", ["merge keys are not supported"]),
+        ("[key]", ["a key must be plain text"]),
+    ],
+)
+@pytest.mark.parametrize("before", ["key: 1", "key: 1, yes: 1, <<: 1", '"key": 1, "yes": 1, "<<": 1'])
+def test_a_key_is_judged_by_its_form_though_its_text_was_a_key_before(
+    before: str, key: str, reasons: list[str]
+) -> None:
+    reading = read_yaml(f"- {{{before}}}\n- {key}: 1\n- {{{key}: 1}}\n".encode())
+    assert [problem.reason for problem in reading.problems if problem.line > 1] == reasons * 2

@@ -17,6 +17,8 @@ def init_ranges_ascend(service: DocumentPart) -> Iterator[Problem]:
     Refuse others, amounts that give a container more than `pod.max`, and unequal defaults of resources that cannot be
     overcommitted.
     """
+    if not service.select("resources", _OWNER):
+        return
     for index, low in enumerate(ASCENDING):
         for high in ASCENDING[index + 1 :]:
             yield from stop_at_invalid(_check_pair(service, low, high))
@@ -69,6 +71,8 @@ def _check_fits_the_pod(service: DocumentPart, low: str) -> Iterator[Problem]:
 
 def init_defaults_are_in_ratio(service: DocumentPart) -> Iterator[Problem]:
     """`initContainer.default`, `defaultRequest`: within `container.maxLimitRequestRatio`. Refuse others."""
+    if not service.select("resources", _OWNER):
+        return
     own_limits, own_requests = (select_amounts(service, word, of=_OWNER) for word in ("default", "defaultRequest"))
     limits = {**select_amounts(service, "default"), **own_limits}
     requests = {**select_amounts(service, "defaultRequest"), **own_requests}

@@ -1,6 +1,6 @@
 """Rules of `quota` and of the limits of `pools`: lengths, exact amounts, surge, queue and denial."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from operator import itemgetter
 
@@ -115,7 +115,7 @@ def longer_windows_can_bind(document: DocumentPart) -> Iterator[Problem]:
 
 
 def _check_can_bind(windows: DocumentPart) -> Iterator[Problem]:
-    rows: list[tuple[Fraction, str, dict[str, DocumentPart]]] = []
+    rows: list[tuple[Fraction, str, Mapping[str, DocumentPart]]] = []
     for window in windows.items():
         length, hard = window.get("window"), window.get("hard")
         if length is not None and hard is not None:

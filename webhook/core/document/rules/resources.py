@@ -1,7 +1,7 @@
 """Rules of `resources`: consistent ranges, as in LimitRange's own validation, and plausible amounts."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from webhook.core.container_resources.plan import (
     COMPUTE,
@@ -190,12 +190,10 @@ def _list_limited_by_ratio(service: DocumentPart) -> set[str]:
     return select_amounts(service, "defaultLimitRatio").keys() & select_amounts(service, "defaultRequest").keys()
 
 
-def select_amounts(service: DocumentPart, word: str, of: str = "container") -> dict[str, DocumentPart]:
+def select_amounts(service: DocumentPart, word: str, of: str = "container") -> Mapping[str, DocumentPart]:
     """Return the valid amounts under one field of the range."""
-    found: dict[str, DocumentPart] = {}
-    for amounts in service.select("resources", of, word):
-        found |= amounts.fields()
-    return found
+    amounts = service.select("resources", of, word)
+    return amounts[0].fields() if amounts else {}
 
 
 def select_no_limits(service: DocumentPart) -> dict[str, tuple[str, DocumentPart]]:

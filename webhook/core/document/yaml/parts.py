@@ -4,8 +4,8 @@ Reading a field that the schema rejected ends the rule silently. So a rule repor
 reads are valid, and all rules can run in one pass.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -26,6 +26,9 @@ class InvalidPaths:
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = set(paths)
         self._above = {path[:length] for path in self._paths for length in range(len(path) + 1)}
+
+    def __bool__(self) -> bool:
+        return bool(self._paths)
 
     def is_at(self, path: Path) -> bool:
         return path in self._paths
@@ -71,9 +74,9 @@ class DocumentPart:
         alone._below = {key: self._parts()[key]}
         return alone
 
-    def fields(self) -> dict[str, "DocumentPart"]:
+    def fields(self) -> Mapping[str, "DocumentPart"]:
         """Return the valid fields of a mapping."""
-        return {key: part for key, part in self._parts().items() if isinstance(key, str)}
+        return cast("dict[str, DocumentPart]", self._parts()) if isinstance(self.node.value, dict) else {}
 
     def items(self) -> list["DocumentPart"]:
         """Return the valid items of a list."""
@@ -81,7 +84,15 @@ class DocumentPart:
 
     def select(self, *keys: str) -> list["DocumentPart"]:
         """Return every valid part at a path; `*` matches each item of a list."""
-        return self.select_in([self], *keys)
+        part = self
+        for place, key in enumerate(keys):
+            if key == "*":
+                return self.select_in([part], *keys[place:])
+            found = (part._below or part._parts()).get(key)
+            if found is None:  # most rules are about fields that most services do not have
+                return []
+            part = found
+        return [part]
 
     @staticmethod
     def select_in(parts: "list[DocumentPart]", *keys: str) -> "list[DocumentPart]":
@@ -101,11 +112,8 @@ class DocumentPart:
             value = self.node.value
             steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
             path, wrong = self.path, self._wrong
-            self._below = {
-                step: DocumentPart(node, below, wrong)
-                for step, node in steps
-                if not wrong.is_at(below := (*path, step))
-            }
+            parts = {step: DocumentPart(node, (*path, step), wrong) for step, node in steps}
+            self._below = {step: part for step, part in parts.items() if not wrong.is_at(part.path)} if wrong else parts
         return self._below
 
     def read(self, kind: type[T]) -> T:

@@ -5,7 +5,7 @@ because a plain `no` must keep its text.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -68,17 +68,19 @@ class _Composer:
         json = replace_surrogate_pairs(text)
         self._has_surrogates = json is not None
         self._text = json or text
-        self._events: Iterator[Any] = yaml.parse(self._text, Loader=_LOADER)
+        self._next_event: Callable[[], Any] = _LOADER(self._text).get_event
         self._anchors: dict[str, Node | None] = {}  # None while the anchor's own node is still being read
         self._nodes = 0
+        self._keys: set[str] = set()
+        """Texts of plain keys that were found good: most keys are those of the stanzas before."""
 
     def compose_document(self) -> ParsedYaml:
-        next(self._events)  # the stream's start
-        if isinstance(next(self._events), yaml.StreamEndEvent):
+        self._next_event()  # the stream's start
+        if isinstance(self._next_event(), yaml.StreamEndEvent):
             return ParsedYaml(Node(None, (), 1, 1, 1, 1), is_empty=True)
-        root = self._compose_node(next(self._events), (), None)
-        next(self._events)  # the document's end
-        after = next(self._events)
+        root = self._compose_node(self._next_event(), (), None)
+        self._next_event()  # the document's end
+        after = self._next_event()
         if not isinstance(after, yaml.StreamEndEvent):
             mark = after.start_mark
             reason, remedy = "a second YAML document", "keep all of it in one document"
@@ -89,12 +91,13 @@ class _Composer:
         start = event.start_mark
         key = key or start
         node = Node(None, path, start.line + 1, start.column + 1, key.line + 1, key.column + 1)
-        if isinstance(event, yaml.AliasEvent):
-            return self._resolve_alias(event, node)
         anchor = event.anchor
+        is_scalar = isinstance(event, yaml.ScalarEvent)  # as most are
+        if not is_scalar and isinstance(event, yaml.AliasEvent):
+            return self._resolve_alias(event, node)
         if anchor is not None:
             self._anchors[anchor] = None
-        if isinstance(event, yaml.ScalarEvent):
+        if is_scalar:
             self._compose_scalar(event, node)
         elif len(path) >= DOCUMENT_DEPTH_MAX:
             raise DocumentError(
@@ -141,7 +144,7 @@ class _Composer:
     def _compose_sequence(self, event: Any, node: Node) -> None:
         self._check_tag(event, node, "tag:yaml.org,2002:seq")
         items: list[Node] = []
-        while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
+        while not isinstance(inner := self._next_event(), yaml.SequenceEndEvent):
             items.append(self._compose_node(inner, (*node.path, len(items)), None))
         node.value, node.is_flow = items, event.flow_style
         _set_end(node, inner)
@@ -150,9 +153,9 @@ class _Composer:
     def _compose_mapping(self, event: Any, node: Node) -> None:
         self._check_tag(event, node, "tag:yaml.org,2002:map")
         fields: dict[str, Node] = {}
-        while not isinstance(inner := next(self._events), yaml.MappingEndEvent):
+        while not isinstance(inner := self._next_event(), yaml.MappingEndEvent):
             key = self._compose_key(inner, node)
-            value = self._compose_node(next(self._events), (*node.path, key or "?"), inner.start_mark)
+            value = self._compose_node(self._next_event(), (*node.path, key or "?"), inner.start_mark)
             if key is None:
                 continue
             if key in fields:
@@ -166,6 +169,10 @@ class _Composer:
 
     def _compose_key(self, event: Any, parent: Node) -> str | None:
         """Return the text of a key; None, with a problem, if it cannot be a key of a policy."""
+        is_plain = isinstance(event, yaml.ScalarEvent) and event.anchor is event.tag is None and not event.style
+        if is_plain and event.value in self._keys:
+            self._nodes += 1
+            return str(event.value)
         here = self._compose_node(event, (*parent.path, "?"), None)
         here.path = parent.path
         if isinstance(here.value, dict | list) or isinstance(event, yaml.AliasEvent):
@@ -179,6 +186,8 @@ class _Composer:
             remedy = "use `defaults` for what services share, or an alias for a whole value"
             self.problems.append(here.build_problem("merge keys are not supported", remedy))
         else:
+            if is_plain and here.text == event.value:
+                self._keys.add(here.text)
             return here.text
         return None
 
