@@ -16,7 +16,7 @@ from tests.harness.fork_server import ForkedProcess
 class Tier:
     """Test folders with their durations in a run, and their budget in CPU seconds.
 
-    The budgets add up to 13 minutes on two cores.
+    The budgets add up to 13 minutes on two fast cores; slow ones take three times as long.
     """
 
     name: str
