@@ -68,6 +68,7 @@ class LoadTable:
             on_hosted=self._on_hosted,
             on_listed=self._on_listed,
             on_list_complete=self._on_list_complete,
+            on_resized=self._on_resized,
             on_started=self._on_started,
             on_evicted=self._victims.note_eviction,
             on_gone=self._on_gone,
@@ -91,15 +92,14 @@ class LoadTable:
         now_seconds, unknown = self._now_seconds(), 0
         known: dict[str, NodeLoad] = {}
         for alias, load in loads.items():
-            name = self.index.find_name(alias)
-            if name is None:
-                unknown += 1
-                continue
-            before = known.get(name)
-            found = load if before is None else merge_hotter(before, load)
-            # A time in the future, by a clock that is wrong, would keep old data fresh.
-            is_ahead = found.measured_at_seconds > now_seconds
-            known[name] = replace(found, measured_at_seconds=now_seconds) if is_ahead else found
+            names = self.index.find_names(alias)
+            unknown += not names
+            for name in names:
+                before = known.get(name)
+                found = load if before is None else merge_hotter(before, load)
+                # A time in the future, by a clock that is wrong, would keep old data fresh.
+                is_ahead = found.measured_at_seconds > now_seconds
+                known[name] = replace(found, measured_at_seconds=now_seconds) if is_ahead else found
         if source in self._reports:
             merged = self._reports[source] = keep_last_known(self._reports[source], known)
             self._measured_at_seconds[source] = max(
@@ -230,6 +230,11 @@ class LoadTable:
         self.numa.confirm(uid, pod, node, since_seconds)
         self._renew_both(before, node)
         self._on_bound(uid, node, since_seconds)
+
+    def _on_resized(self, uid: str, pod: Pod) -> None:
+        node = pod.spec.node_name or ""
+        self._victims.add(uid, node, self._bound_load(estimate_load(pod, self._estimates(pod)), node))
+        self._renew(node)
 
     def _on_listed(self, uid: str, pod: Pod, since_seconds: float) -> None:
         self.numa.count(uid, pod, pod.spec.node_name or "", since_seconds)

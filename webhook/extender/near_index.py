@@ -23,6 +23,10 @@ class HostedPod(Struct, frozen=True, gc=False):
     labels: dict[str, str]
     requested_cpu: int
     requested_memory: int
+    generation: int = 0
+    """As of its metadata when its requests were counted; 0 before Kubernetes 1.33."""
+    is_resizing: bool = False
+    """Whether its status showed other amounts than its spec then."""
 
 
 class _NearPods:

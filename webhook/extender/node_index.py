@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from webhook.core.kubernetes import pod_requests
+from webhook.core.kubernetes.effective_resources import apply_status
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.timestamps import parse_microseconds
 from webhook.core.policy_fields.scheduling import Near
@@ -35,6 +36,8 @@ class IndexReports(NamedTuple):
     """The same, for a Pod that was known and is listed again."""
     on_list_complete: Callable[[], None]
     """After each whole list of Pods."""
+    on_resized: Callable[[str, Pod], None]
+    """With the uid of a Pod on a node that requests another amount, and the Pod."""
     on_started: Callable[[str], None]
     """With the uid of a Pod on a node that is no longer Pending."""
     on_evicted: Callable[[str, str], None]
@@ -53,7 +56,7 @@ class NodeIndex:
         self._reports = reports
         self._now_seconds = now_seconds
         self._nodes: dict[str, KnownNode] = {}
-        self._aliases: dict[str, str] | None = None
+        self._aliases: dict[str, list[str]] | None = None
         """Nodes by address; None after a change, until the next lookup."""
         self._pods: dict[str, HostedPod] = {}
         self._requested: dict[str, tuple[int, int]] = {}
@@ -81,13 +84,19 @@ class NodeIndex:
         known = self._nodes.get(name)
         return None if known is None else known.node
 
-    def find_name(self, name: str) -> str | None:
-        """Return the Node that a source of load calls by this name or address, None if there is none."""
+    def find_names(self, name: str) -> Sequence[str]:
+        """Return the Nodes that a source of load calls by this name or address.
+
+        A machine that was registered again under another name has two: both have its load.
+        """
         if name in self._nodes:
-            return name
+            return (name,)
         if self._aliases is None:
-            self._aliases = {alias: known.node.name for known in self._nodes.values() for alias in known.addresses}
-        return self._aliases.get(name)
+            self._aliases = {}
+            for known in self._nodes.values():
+                for alias in known.addresses:
+                    self._aliases.setdefault(alias, []).append(known.node.name)
+        return self._aliases.get(name, ())
 
     def sum_requests(self, node: str) -> tuple[float, float]:
         """Return millicores and bytes that the Pods on a node request."""
@@ -139,7 +148,7 @@ class NodeIndex:
             uid = pod.metadata.uid
             self._listed.add(uid)
             is_known = uid in self._pods
-            self._take(pod)
+            self._take(pod, is_listed=True)
             if is_known and uid in self._pods:
                 self._reports.on_listed(uid, pod, _parse_scheduled_seconds(pod) or self._now_seconds())
 
@@ -155,7 +164,7 @@ class NodeIndex:
             self._note_eviction(pod)
             self._drop(pod.metadata.uid)
         else:
-            self._take(pod)
+            self._take(pod, is_listed=False)
 
     async def on_unread(self, uid: str, *, gone: bool) -> None:
         if gone:
@@ -166,7 +175,7 @@ class NodeIndex:
     async def on_passed(self, pod: Pod) -> None:
         """Ignore an earlier state: the list has a newer one."""
 
-    def _take(self, pod: Pod) -> None:
+    def _take(self, pod: Pod, *, is_listed: bool) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         if pod.status.phase in _ENDED:
             self._note_eviction(pod)
@@ -178,18 +187,9 @@ class NodeIndex:
         self.nominated.bind(uid)
         known = self._pods.get(uid)
         if known is not None:
-            if uid in self._pending and not pod.is_pending:
-                self._pending.discard(uid)
-                self._reports.on_started(uid)
-            if known.labels != pod.labels:
-                self._near.remove_pod(known)
-                self._pods[uid] = relabelled = replace(known, labels=pod.labels)
-                self._near.add_pod(relabelled)
-            if pod.metadata.deletion_timestamp is not None:
-                self._note_eviction(pod)
+            self._update(pod, known, is_listed=is_listed)
             return
-        requested = [pod_requests.compute_total(pod, "requests", name) for name in ("cpu", "memory")]
-        self._pods[uid] = hosted = HostedPod(node, pod.metadata.namespace, pod.labels, *requested)
+        self._pods[uid] = hosted = _count_requests(HostedPod(node, pod.metadata.namespace, pod.labels, 0, 0), pod)
         if pod.is_pending:
             self._pending.add(uid)
         self._near.add_pod(hosted)
@@ -197,6 +197,32 @@ class NodeIndex:
         self._reports.on_hosted(uid, pod, _parse_scheduled_seconds(pod) or self._now_seconds())
         if pod.metadata.deletion_timestamp is not None:
             self._note_eviction(pod)
+
+    def _update(self, pod: Pod, known: HostedPod, *, is_listed: bool) -> None:
+        """Take a newer state of a Pod on a node."""
+        uid, is_ending = pod.metadata.uid, pod.metadata.deletion_timestamp is not None
+        if uid in self._pending and not pod.is_pending:
+            self._pending.discard(uid)
+            self._reports.on_started(uid)
+        if known.labels != pod.labels:
+            self._near.remove_pod(known)
+            self._pods[uid] = known = replace(known, labels=pod.labels)
+            self._near.add_pod(known)
+        # Where Pods have no generation, a list shows a resize.
+        is_changed = is_listed or known.is_resizing or pod.metadata.generation != known.generation
+        if is_ending:
+            self._note_eviction(pod)
+        elif is_changed:
+            self._resize(pod, known)
+
+    def _resize(self, pod: Pod, known: HostedPod) -> None:
+        """Count anew what a Pod requests, if that may have changed."""
+        uid, counted = pod.metadata.uid, _count_requests(known, pod)
+        self._pods[uid] = counted
+        if (counted.requested_cpu, counted.requested_memory) != (known.requested_cpu, known.requested_memory):
+            self._add_requests(known, -1)
+            self._add_requests(counted, 1)
+            self._reports.on_resized(uid, pod)
 
     def _note_eviction(self, pod: Pod) -> None:
         """Report a known Pod that the scheduler says to evict. The condition alone is not enough while it is there."""
@@ -219,6 +245,18 @@ class NodeIndex:
         sums = cpu + count * pod.requested_cpu, memory + count * pod.requested_memory
         if any(sums):  # nothing is kept of nodes that are gone
             self._requested[pod.node] = sums
+
+
+def _count_requests(hosted: HostedPod, pod: Pod) -> HostedPod:
+    """Return a Pod with what its node keeps for it, as the scheduler counts it during a resize."""
+    try:
+        kept = apply_status(pod)
+    except ValueError:  # amounts of the spec were checked, those of the status were not
+        kept = None
+    cpu, memory = (pod_requests.compute_total(kept or pod, "requests", name) for name in ("cpu", "memory"))
+    return HostedPod(
+        hosted.node, hosted.namespace, hosted.labels, cpu, memory, pod.metadata.generation, is_resizing=kept is not None
+    )
 
 
 def _is_evicted(pod: Pod) -> bool:

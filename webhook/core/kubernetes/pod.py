@@ -56,6 +56,7 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
     deletion_grace_period_seconds: int | None = None
     creation_timestamp: str | None = None
     resource_version: str = ""
+    generation: int = 0
     managed_fields: Raw = Raw(b"null")
 
 
