@@ -208,7 +208,7 @@ class _PolicyInputs:
         self._open_max = compute_breakers_open_max(loaded.policy)
         classes = sorted(loaded.policy.sla_classes, key=lambda sla_class: -sla_class.priority)
         self._ranks = {sla_class.name: rank for rank, sla_class in enumerate(classes)}
-        self._guarantees = group_guarantees(loaded.policy.services)
+        self._guarantees = group_guarantees(loaded.members or loaded.policy.services)
 
     def list_inputs(self, service: Service) -> _ServiceInputs:
         loaded, name, pool = self._loaded, service.name, service.pool or ""

@@ -19,9 +19,11 @@ NAMES = tuple("abcdef")
 HASHES = ("0" * 16, "1" * 16)
 
 
-def write_service(name: str, hard: int, pool: str, breaker: str, sla_class: str, disk: str) -> str:
-    quota = f"quota: {{windows: [{{window: 1m, hard: {{pods: {hard}}}}}]}}, " if hard else ""
+def write_service(name: str, hard: int, pool: str, guaranteed: int, breaker: str, sla_class: str, disk: str) -> str:
+    windows = "{{windows: [{{window: 1m, hard: {{pods: {}}}}}]}}, "
+    quota = f"quota: {windows.format(hard)}" if hard else ""
     shared = f"pool: {pool}, " if pool else ""
+    shared += f"guaranteed: {windows.format(guaranteed)}" if guaranteed else ""
     trips = f"breaker: {{quotaExceeded: {{}}}}, modes: {{breaker: {breaker}}}, " if breaker else ""
     return (
         f"- {{name: {name}, match: {{namespaces: [{name}]}}, {quota}{shared}{trips}slaClass: {sla_class}, "
@@ -31,23 +33,29 @@ def write_service(name: str, hard: int, pool: str, breaker: str, sla_class: str,
 
 @st.composite
 def policies(draw: st.DrawFn) -> LoadedPolicy:
-    """Draw a policy with some services, pools, SLA classes, breakers and a guard."""
+    """Draw a policy with some services, pools, guarantees, SLA classes, breakers and a guard."""
+    pools = {name: draw(st.integers(5, 8)) for name in ("p", "q")}
+    rooms = {**pools, "": 0}
+
+    def draw_counted() -> tuple[int, str, int]:
+        hard, pool = draw(st.integers(0, 3)), draw(st.sampled_from(list(rooms)))
+        guaranteed = draw(st.integers(0, min(rooms[pool], hard or rooms[pool])))
+        rooms[pool] -= guaranteed
+        return hard, pool, guaranteed
+
     drawn = {
         name: (
-            draw(st.integers(0, 3)),
-            draw(st.sampled_from(["", "p", "q"])),
+            *draw_counted(),
             draw(st.sampled_from(["", "Enforce", "Audit"])),
             draw(st.sampled_from(["gold", "silver", "bronze"])),
             draw(st.sampled_from(["ssd", "hdd"])),
         )
         for name in draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1))
     }
-    pools = sorted({pool for _, pool, *_ in drawn.values() if pool})
-    limits = ", ".join(
-        f"{{name: {pool}, windows: [{{window: 1m, hard: {{pods: {draw(st.integers(5, 8))}}}}}]}}" for pool in pools
-    )
+    used = sorted({pool for _, pool, *_ in drawn.values() if pool})
+    limits = ", ".join(f"{{name: {pool}, windows: [{{window: 1m, hard: {{pods: {pools[pool]}}}}}]}}" for pool in used)
     guard = draw(st.sampled_from(["", "breakerGuard: {maxOpenPercent: 50}\n", "breakerGuard: {maxOpenPercent: 100}\n"]))
-    head = guard + (f"pools: [{limits}]\n" if pools else "")
+    head = guard + (f"pools: [{limits}]\n" if used else "")
     return policy_of("".join(write_service(name, *fields) for name, fields in drawn.items()), head)
 
 

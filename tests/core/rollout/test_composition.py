@@ -39,6 +39,14 @@ def test_both_policies_have_the_same_plans_for_every_service(
     both = pair(old.policy, new.policy, reach)(base, canary)
     assert set(both.plans) == {*base.plans, *canary.plans}
     assert all(both.plans[name] is plan for name, plan in both.canary.plans.items()), "the same objects"
+    sums: dict[tuple[str, str], set[int]] = {}
+    for plan in both.plans.values():
+        for (_, window, limit), found in zip(plan.limits, plan.guarantees, strict=True):
+            if found is not None:
+                guaranteed = found.hard + sum(hard for _, hard in found.others)
+                assert guaranteed <= limit.hard, "a pool guarantees no more than it has"
+                sums.setdefault((plan.tag, window.name), set()).add(guaranteed)
+    assert all(len(found) == 1 for found in sums.values()), "members of a pool are judged by the same guarantees"
 
 
 @PROPERTY

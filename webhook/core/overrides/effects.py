@@ -62,9 +62,8 @@ def apply_overrides(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, 
     }
     names = (service.name for service in policy.services if service.name in entries)
     encoded = {name: encode_entries([entry for entry in entries[name] if entry.variant is None]) for name in names}
-    return LoadedPolicy(
-        replace(policy, services=services), loaded.hash, forcings, pauses, encoded, schedules=loaded.schedules
-    )
+    changed = replace(policy, services=services)
+    return replace(loaded, policy=changed, forcings=forcings, pauses=pauses, overrides=encoded)
 
 
 def select_lasting(entries: Mapping[str, Sequence[Override]]) -> dict[str, tuple[Override, ...]]:

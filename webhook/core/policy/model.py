@@ -261,7 +261,8 @@ class LoadedPolicy(Struct, frozen=True):
 
     From overrides, by service: `forcings` and `pauses` are manual states of breakers (those of variants by the names of
     their plans) and queues; `overrides` are the live entries that change the service, as a JSON list. `schedules`: what
-    those of a quota say at the moment whose limits the policy has; empty as the document is written.
+    those of a quota say at the moment whose limits the policy has; empty as the document is written. `members`: in a
+    canary the services of both policies, whose guarantees count in the pools; empty if they are the policy's own.
     """
 
     policy: Policy
@@ -270,6 +271,7 @@ class LoadedPolicy(Struct, frozen=True):
     pauses: Mapping[str, QueuePause] = {}
     overrides: Mapping[str, str] = {}
     schedules: Mapping[str, ScheduleState] = {}
+    members: tuple[Service, ...] = ()
 
 
 def list_variant_breakers(services: Iterable[Service]) -> frozenset[BreakerOwner]:

@@ -2,7 +2,7 @@
 
 Each Pod is judged by one of the two policies. Its service's counters are shared by all of its Pods, so both policies
 have the same limits, pool, SLA class and breaker for a service: the candidate's if the canary has reached the service
-as a whole, else those in force.
+as a whole, else those in force. A guarantee holds only in the pool that was written with it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -40,29 +40,49 @@ class Composition(Struct, frozen=True):
 def compose(stable: LoadedPolicy, candidate: LoadedPolicy, reach: Reach) -> Composition:
     """Return both policies with the same counters for each service that both have."""
     has_moved = _build_move_test(stable.policy, candidate, reach)
-    former = {service.name: service for service in stable.policy.services}
-    new = {service.name: service for service in candidate.policy.services}
-    pools = _merge_pools(stable.policy.pools, candidate.policy.pools, former.values(), new.values(), has_moved)
+    find_source = _build_source_search(stable.policy, candidate.policy, has_moved)
+    pools = _merge_pools(stable.policy, candidate.policy, has_moved)
     classes = _merge_classes(stable.policy.sla_classes, candidate.policy.sla_classes)
 
-    def take(services: Iterable[Service]) -> tuple[Service, ...]:
-        return tuple(
-            _move_counters(service, (new if has_moved(service.name) else former).get(service.name, service))
-            for service in services
-        )
-
     def adapt(policy: Policy) -> Policy:
-        services = take(policy.services)
+        services = tuple(_move_counters(service, find_source(service)) for service in policy.services)
         return replace(policy, services=services, pools=pools, sla_classes=classes)
 
     base, canary = adapt(stable.policy), adapt(candidate.policy)
+    former = {service.name for service in base.services}
     added = tuple(service for service in canary.services if service.name not in former)
+    members = (*base.services, *added)
     guard = stable.policy.breaker_guard
     if guard is not None:
-        breakers = count_refusing((*base.services, *added))
+        breakers = count_refusing(members)
         guard = SharedBreakerGuard(guard.max_open_percent, breakers)
     base, canary = replace(base, breaker_guard=guard), replace(canary, breaker_guard=guard)
-    return Composition(replace(stable, policy=base), replace(candidate, policy=canary), added)
+    return Composition(
+        replace(stable, policy=base, members=members), replace(candidate, policy=canary, members=members), added
+    )
+
+
+def _build_source_search(
+    stable: Policy, candidate: Policy, has_moved: Callable[[str], bool]
+) -> Callable[[Service], Service]:
+    """Return the search for the version of a service whose counters hold.
+
+    Of a service that this policy does not have, it is the other's, without a guarantee in a pool that it has: its
+    guarantees would no longer fit into it.
+    """
+    in_force, moved = (
+        ({service.name: service for service in policy.services}, {pool.name for pool in policy.pools})
+        for policy in (stable, candidate)
+    )
+
+    def find(service: Service) -> Service:
+        services, pools = moved if has_moved(service.name) else in_force
+        found = services.get(service.name)
+        if found is not None:
+            return found
+        return service if service.guaranteed is None or service.pool not in pools else replace(service, guaranteed=None)
+
+    return find
 
 
 def _move_counters(service: Service, source: Service) -> Service:
@@ -105,16 +125,11 @@ def build_service_keys(stable: Policy, candidate: Policy) -> Mapping[str, str]:
     return {service.name: find_leader(f"service {service.name}") for service in both}
 
 
-def _merge_pools(
-    stable: Iterable[Pool],
-    candidate: Iterable[Pool],
-    former: Iterable[Service],
-    new: Iterable[Service],
-    has_moved: Callable[[str], bool],
-) -> tuple[Pool, ...]:
+def _merge_pools(stable: Policy, candidate: Policy, has_moved: Callable[[str], bool]) -> tuple[Pool, ...]:
     """Return the pools of both; one that both have is the candidate's if its members have moved."""
-    moved = {service.pool for service in (*former, *new) if service.pool and has_moved(service.name)}
-    old_pools, new_pools = {pool.name: pool for pool in stable}, {pool.name: pool for pool in candidate}
+    services = (*stable.services, *candidate.services)
+    moved = {service.pool for service in services if service.pool and has_moved(service.name)}
+    old_pools, new_pools = {pool.name: pool for pool in stable.pools}, {pool.name: pool for pool in candidate.pools}
     names = dict.fromkeys((*old_pools, *new_pools))
     first, second = new_pools, old_pools
     return tuple(
