@@ -3,6 +3,8 @@
 Each Pod is judged by one of the two policies. Its service's counters are shared by all of its Pods, so both policies
 have the same limits, pool, SLA class and breaker for a service: the candidate's if the canary has reached the service
 as a whole, else those in force. A guarantee holds only in the pool that was written with it.
+
+The load of nodes is one table too, of the sources in force; without any, of the candidate's.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 from webhook.core.compiled_policy import count_refusing
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Policy, Pool, Service, SlaClass
 from webhook.core.policy_fields.rollout import CanaryBy
+from webhook.core.policy_fields.scheduling import WhenUnknown
 from webhook.core.rollout.selection import Reach
 
 
@@ -44,12 +47,19 @@ def compose(stable: LoadedPolicy, candidate: LoadedPolicy, reach: Reach) -> Comp
     pools = _merge_pools(stable.policy, candidate.policy, has_moved)
     classes = _merge_classes(stable.policy.sla_classes, candidate.policy.sla_classes)
 
+    former = {service.name for service in stable.policy.services}
+    nodes = stable.policy.nodes or candidate.policy.nodes
+
+    def take(service: Service) -> Service:
+        taken = _move_counters(service, find_source(service))
+        has_its_sources = service.name in former or nodes == candidate.policy.nodes
+        return taken if has_its_sources else _admit_unknown_nodes(taken)
+
     def adapt(policy: Policy) -> Policy:
-        services = tuple(_move_counters(service, find_source(service)) for service in policy.services)
-        return replace(policy, services=services, pools=pools, sla_classes=classes)
+        services = tuple(map(take, policy.services))
+        return replace(policy, services=services, pools=pools, sla_classes=classes, nodes=nodes)
 
     base, canary = adapt(stable.policy), adapt(candidate.policy)
-    former = {service.name for service in base.services}
     added = tuple(service for service in canary.services if service.name not in former)
     members = (*base.services, *added)
     guard = stable.policy.breaker_guard
@@ -98,6 +108,14 @@ def _move_counters(service: Service, source: Service) -> Service:
         breaker=source.breaker,
         modes=replace(service.modes, quota=source.modes.quota, breaker=source.modes.breaker),
     )
+
+
+def _admit_unknown_nodes(service: Service) -> Service:
+    """Return a new service that is refused no node for want of load: it was written for other sources of load."""
+    rules = service.scheduling
+    if rules is None or rules.when_unknown is WhenUnknown.ADMIT:
+        return service
+    return replace(service, scheduling=replace(rules, when_unknown=WhenUnknown.ADMIT))
 
 
 def _build_move_test(stable: Policy, candidate: LoadedPolicy, reach: Reach) -> Callable[[str], bool]:
