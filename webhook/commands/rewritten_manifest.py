@@ -14,12 +14,12 @@ import msgspec
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.patch import PatchOperation
 from webhook.core.placement import SERVICE_LABEL, VARIANT_LABEL
-from webhook.core.shares import CLAIM_ANNOTATION, SLOT_ANNOTATION
+from webhook.core.shares import SLOT_ANNOTATIONS
 
 _SPEC = "/spec/"
 _OWN = (
     *(("labels", key) for key in (SERVICE_LABEL, VARIANT_LABEL)),
-    *(("annotations", key) for key in (HASH_ANNOTATION, SLOT_ANNOTATION, CLAIM_ANNOTATION)),
+    *(("annotations", key) for key in (HASH_ANNOTATION, *SLOT_ANNOTATIONS)),
 )
 
 

@@ -18,7 +18,7 @@ from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import WorkloadKind
 from webhook.core.patch import PatchOperation, apply
 from webhook.core.placement import VARIANT_LABEL
-from webhook.core.shares import CLAIM_ANNOTATION, SLOT_ANNOTATION
+from webhook.core.shares import SLOT_ANNOTATIONS
 from webhook.errors import UserError
 from webhook.interceptor import Answer
 
@@ -125,7 +125,7 @@ def prepare_for_mutate(ask: Ask) -> dict[str, Any]:
 
 def _remove_slot(metadata: dict[str, Any]) -> None:
     """Remove the slot of a Pod from a cluster or a record: its controller asks for the Pod without one."""
-    for name, own in (("labels", (VARIANT_LABEL,)), ("annotations", (SLOT_ANNOTATION, CLAIM_ANNOTATION))):
+    for name, own in (("labels", (VARIANT_LABEL,)), ("annotations", SLOT_ANNOTATIONS)):
         given = metadata.get(name)
         if isinstance(given, dict):
             metadata[name] = {key: value for key, value in given.items() if key not in own}

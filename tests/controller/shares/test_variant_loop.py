@@ -319,7 +319,7 @@ async def test_a_failure_ends_when_nothing_is_to_be_evicted_any_more() -> None:
 
 async def test_pods_are_counted_by_variant_and_by_what_they_lack() -> None:
     led = Led()
-    led.show(variant_pod("a", 1), variant_pod("b", 2, "on-demand"), variant_pod("c", 3, "on-demand"))
+    led.show(variant_pod("a", 1), variant_pod("b", 2, "on-demand", intended="spot"), variant_pod("c", 3, "on-demand"))
     await led.after(1)
     pods, fell_back = led.counts
     assert pods == {("web", "spot"): 1, ("web", "on-demand"): 2}
@@ -352,7 +352,7 @@ async def bring_back(led: Led, *pods: Pod) -> None:
 
 
 def fallen(uid: str, slot: int, **fields: Any) -> Pod:
-    return variant_pod(uid, slot, "on-demand", status=READY, node_name="node-9", **fields)
+    return variant_pod(uid, slot, "on-demand", intended="spot", status=READY, node_name="node-9", **fields)
 
 
 async def test_pods_that_fell_back_move_one_by_one_once_their_variant_is_back_for_a_while() -> None:
@@ -409,6 +409,28 @@ async def test_a_replacement_that_never_comes_does_not_stop_the_others_for_ever(
     led.delete("b")
     assert await led.after(599) == []
     assert await led.after(2) == ["pod-a"]
+
+
+async def test_no_pod_moves_because_the_weights_have_changed() -> None:
+    led = Led(rebalance=True)
+    shown = [place(slot) for slot in range(1, 11)]
+    led.show(*shown)
+    led.compiled = compile_shares(rebalance=True, spot=20)
+    led.list(*shown)
+    assert (await led.after(600), await led.after(60)) == ([], [])
+    assert led.counts[1] == {("web", "spot"): 0, ("web", "on-demand"): 0}
+
+
+async def test_a_pod_that_fell_back_stays_if_its_slot_is_no_longer_of_that_variant() -> None:
+    led = Led(rebalance=True)
+    await bring_back(led, fallen("a", 1), fallen("b", 3))
+    led.compiled = compile_shares(rebalance=True, spot=20)
+    led.list(fallen("a", 1), fallen("b", 3))
+    assert await led.after(600) == ["pod-b"], "slot 3 is the first of spot"
+    assert led.counts[1]["web", "spot"] == 2, "both fell back"
+    led.delete("b")
+    led.show(variant_pod("b2", 3, status=READY, node_name="node-1"))
+    assert (await led.after(1), await led.after(60)) == ([], [])
 
 
 # --- holes ---
@@ -474,13 +496,21 @@ async def test_workloads_whose_holes_need_no_filling_stay(replicas: int, pods: l
 
 
 async def test_pods_that_fell_back_move_before_holes_are_filled() -> None:
-    led = lead_holed(place(1, "on-demand"), *(place(slot) for slot in (2, 4, 5, 6, 7)))
+    led = lead_holed(place(1, "on-demand", intended="spot"), *(place(slot) for slot in (2, 4, 5, 6, 7)))
     assert await led.after(1) == ["pod-s1"]
     assert led.evicted == [("pod-s1", "VariantBack")]
     led.delete("s1")
     led.show(variant_pod("again", 1, status=READY, node_name="node-1"))
     assert await led.after(1) == []
     assert await led.after(10) == ["pod-s7"]
+
+
+async def test_holes_stay_among_pods_of_a_former_split() -> None:
+    led = lead_holed(*(place(slot) for slot in (1, 3, 4, 5, 6, 7)))
+    assert (await led.after(1), await led.after(10)) == ([], []), "the split is exact"
+    led.compiled = compile_shares(rebalance=True, spot=20)
+    led.list(*(place(slot) for slot in (1, 3, 4, 5, 6, 7)))
+    assert (await led.after(1), await led.after(10)) == ([], []), "a change of the policy concerns new Pods"
 
 
 async def test_an_owner_is_asked_for_its_replicas_once_in_a_while() -> None:

@@ -31,8 +31,11 @@ SERVICES = """
 WITHOUT_SHARES = "- name: web\n  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}\n"
 
 
-def compile_shares(*, rebalance: bool = False, namespace: str = "shop") -> Any:
+def compile_shares(*, rebalance: bool = False, namespace: str = "shop", spot: int = 80) -> Any:
+    """Return the policy. `spot`: the weight of spot; on-demand has the rest of 100."""
     services = SERVICES.format(rebalance=str(rebalance).lower())
+    services = services.replace("spot, weight: 80", f"spot, weight: {spot}")
+    services = services.replace("on-demand, weight: 20", f"on-demand, weight: {100 - spot}")
     return compile_policy(services.replace("[shop]", f"[{namespace}]"))
 
 
@@ -65,19 +68,21 @@ def variant_pod(  # noqa: PLR0913  the fields of a Pod that matter here
     owner: str = "rs",
     kind: str = "ReplicaSet",
     claim: str | None = None,
+    intended: str = "",
     status: PodStatus = PodStatus(),  # noqa: B008  frozen
     created_us: int = START_US,
     labels: dict[str, str] | None = None,
     **spec: Any,
 ) -> Pod:
-    """Return a Pod with a slot; its claim is `c-UID` unless given."""
+    """Return a Pod with a slot; its claim is `c-UID` unless given. `intended`: from which variant it fell back."""
     claimed = f"c-{uid}" if claim is None else claim
+    carried = {"slot": str(slot), "slot-claim": claimed, "intended-variant": intended}
     group = "batch/v1" if kind == "Job" else "apps/v1"
     made = pod(
         uid,
         labels={"app": "web", "podgate.io/service": "web", "podgate.io/variant": variant, **(labels or {})},
         owners=(OwnerReference(group, kind, owner, owner, controller=True),),
-        annotations={"podgate.io/slot": str(slot), **({"podgate.io/slot-claim": claimed} if claimed else {})},
+        annotations={f"podgate.io/{name}": value for name, value in carried.items() if value},
         **spec,
     )
     metadata = replace(

@@ -16,6 +16,7 @@ from webhook.ports import TakenSlot
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}
 LABEL, SLOT, CLAIM = "podgate.io/variant", "podgate.io/slot", "podgate.io/slot-claim"
+INTENDED = "podgate.io/intended-variant"
 COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
@@ -76,6 +77,12 @@ def owned(**metadata: Any) -> dict[str, Any]:
     return created
 
 
+def marked(written: dict[str, Any], intended: str) -> dict[str, Any]:
+    """Return a Pod that says that it fell back from a variant."""
+    annotations = {**written["metadata"]["annotations"], INTENDED: intended}
+    return {**written, "metadata": {**written["metadata"], "annotations": annotations}}
+
+
 async def test_each_pod_is_placed_by_the_variant_of_its_slot() -> None:
     gate = DividingGate()
     first, second = [await gate.rewrite(owned(), uid=uid) for uid in ("r1", "r2")]
@@ -96,6 +103,29 @@ async def test_a_pod_that_falls_back_keeps_its_slot_and_goes_first() -> None:
     assert written["metadata"]["labels"][LABEL] == "on-demand"
     assert written["metadata"]["annotations"][SLOT] == "2"
     assert written["metadata"]["annotations"][COST] == "-1000002"
+    assert written["metadata"]["annotations"][INTENDED] == "spot"
+    assert await gate.rewrite(written, uid="r9") == written
+    assert (await gate.check(written)).audit["intended-variant"] == "spot"
+
+
+async def test_a_pod_that_did_not_fall_back_never_says_so() -> None:
+    gate = DividingGate()
+    assert INTENDED not in (await gate.rewrite(owned()))["metadata"]["annotations"]
+    for forged in ({INTENDED: "on-demand"}, {INTENDED: "on-demand", SLOT: "7", CLAIM: "r2"}):
+        written = await gate.rewrite(owned(annotations=forged), uid="r2")
+        assert INTENDED not in written["metadata"]["annotations"]
+        assert (await gate.check(written)).verdict is Verdict.ADMIT
+
+
+async def test_a_variant_is_the_slot_s_own_by_the_policy_that_gave_it() -> None:
+    """The policy may change between the two calls of an admission."""
+    gate = DividingGate()
+    written = await gate.rewrite(owned())
+    assert written["metadata"]["annotations"][SLOT] == "1"
+    written["metadata"]["annotations"][SLOT] = "2"  # of spot by the policy of today
+    decision = await gate.check(written)
+    assert (decision.verdict, decision.audit["variant"]) == (Verdict.ADMIT, "on-demand")
+    assert "intended-variant" not in decision.audit
 
 
 async def test_another_call_of_the_same_admission_keeps_the_slot() -> None:
@@ -153,6 +183,8 @@ async def test_slots_do_not_change_later() -> None:
         changed["metadata"][kind][key] = "7"
         decision = await gate.check(changed, ALICE, operation="UPDATE", oldObject=written)
         assert decision.verdict is Verdict.DENY, key
+    for before, after in ((written, marked(written, "spot")), (marked(written, "spot"), written)):
+        assert (await gate.check(after, ALICE, operation="UPDATE", oldObject=before)).verdict is Verdict.DENY
     bare = await gate.rewrite(owned(), user=ALICE)
     labelled = msgspec.json.decode(msgspec.json.encode(bare))
     labelled["metadata"]["labels"][LABEL] = "spot"

@@ -29,8 +29,15 @@ def read(pod: Pod, now_us: int = NOW_US, before: VariantPod | None = None) -> Va
 def test_a_pod_is_read_with_the_variant_of_its_slot() -> None:
     found = read(variant_pod("a", 3, "on-demand"))
     assert (found.slot, found.variant, found.intended, found.claim) == (3, "on-demand", "on-demand", "c-a")
-    fallen = read(variant_pod("b", 1, "on-demand"))
+    fallen = read(variant_pod("b", 1, "on-demand", intended="spot"))
     assert (fallen.intended, fallen.fell_back) == ("spot", True)
+
+
+def test_a_pod_fell_back_only_if_it_says_so_whatever_variant_its_slot_has_today() -> None:
+    kept = read(variant_pod("a", 1, "on-demand"))
+    assert (kept.slot_variant, kept.intended, kept.fell_back) == ("spot", "on-demand", False)
+    fallen = read(variant_pod("b", 3, "on-demand", intended="spot"))
+    assert (fallen.slot_variant, fallen.intended, fallen.fell_back) == ("on-demand", "spot", True)
 
 
 def test_a_pod_with_an_index_holds_no_slot_in_the_store() -> None:

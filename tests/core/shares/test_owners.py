@@ -7,7 +7,7 @@ import pytest
 from tests.core.reviewing import ALICE, REPLICA_SETS
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
 from webhook.core.placement import VARIANT_LABEL
-from webhook.core.shares import CLAIM_ANNOTATION, SLOT_ANNOTATION, SlotOwner, find_slot_owner, read_slot
+from webhook.core.shares import CLAIM_ANNOTATION, SLOT_ANNOTATION, PodSlot, SlotOwner, find_slot_owner, read_slot
 
 _SERVICE_ACCOUNTS = "system:serviceaccount:kube-system:"
 JOBS, STATEFUL_SETS = f"{_SERVICE_ACCOUNTS}job-controller", f"{_SERVICE_ACCOUNTS}statefulset-controller"
@@ -83,9 +83,6 @@ def test_no_slot_is_read_that_podgate_does_not_write(slot: str) -> None:
 
 def test_a_slot_is_read_with_its_variant_and_claim() -> None:
     annotations = {SLOT_ANNOTATION: "3", CLAIM_ANNOTATION: "c"}
-    assert read_slot(Pod(PodMetadata(labels={VARIANT_LABEL: "spot"}, annotations=annotations), PodSpec())) == (
-        3,
-        "spot",
-        "c",
-    )
+    made = Pod(PodMetadata(labels={VARIANT_LABEL: "spot"}, annotations=annotations), PodSpec())
+    assert read_slot(made) == PodSlot(3, "spot", "spot", "c")
     assert read_slot(Pod(PodMetadata(annotations=annotations), PodSpec())) is None

@@ -91,6 +91,7 @@ def test_validating_call_is_left_out_only_for_a_rewritten_pod_that_nothing_can_r
         ({"labels": {"podgate.io/variant": "on-demand"}}, True),
         ({"annotations": {"podgate.io/slot": "2"}}, True),
         ({"annotations": {"podgate.io/slot-claim": "d"}}, True),
+        ({"annotations": {"podgate.io/intended-variant": "spot"}}, True),
         ({"annotations": {"controller.kubernetes.io/pod-deletion-cost": "0"}}, False),
         ({"labels": {"other": "value"}}, False),
     ],

@@ -85,11 +85,11 @@ class Rebalancing:
             self._moves[pod.service] = _Move(pod, pods, self._clock.now_us())
 
     def _list_movable(self, breaker: VariantBreaker) -> list[VariantPod]:
-        """Return the Pods that fell back from a variant, of owners all of whose Pods are Ready."""
+        """Return the Pods that fell back from the variant that their slots still have, of owners that are all Ready."""
         found = [
             pod
             for pod in self._pods.list_fallen_back(breaker.service, breaker.variant)
-            if pod.owner.kind != "Job" and not self._attempts.is_left_alone(pod)
+            if pod.slot_variant == breaker.variant and pod.owner.kind != "Job" and not self._attempts.is_left_alone(pod)
         ]
         ready: dict[str, bool] = {}
         for uid in {pod.owner.uid for pod in found}:
@@ -97,12 +97,15 @@ class Rebalancing:
         return [pod for pod in found if ready[pod.owner.uid]]
 
     def _list_holed(self, service: str, shares: SharesPlan) -> Iterator[Sequence[VariantPod]]:
-        """Yield the Pods of each ReplicaSet whose split is off, though none of them fell back and all are Ready."""
+        """Yield the Pods of each ReplicaSet whose split is off, though each has its slot's variant and all are Ready.
+
+        One of another variant fell back, or is of a former split: a change of the policy concerns new Pods.
+        """
         for pods in self._pods.group_by_owner(service):
             count = len(pods)
             if pods[0].owner.kind != "ReplicaSet" or all(pod.slot <= count for pod in pods):
                 continue
-            if any(pod.fell_back or not pod.is_ready for pod in pods):
+            if any(pod.variant != pod.slot_variant or not pod.is_ready for pod in pods):
                 continue
             variants = [pod.variant for pod in pods]
             expected = shares.split.count_by_variant(count)

@@ -27,7 +27,7 @@ class VariantReports:
     on_evicted: Callable[[VariantPod, EvictionCause, str], None]
     """A Pod was evicted; with a note for people."""
     on_counted: Callable[[Mapping[VariantKey, int], Mapping[VariantKey, int]], None]
-    """Pods of each variant, and slots of each that are with Pods of another."""
+    """Pods of each variant, and those that were to get it, and got another one."""
     on_transition: Callable[[Transition], None]
     on_trouble: Callable[[str], None]
     """Evictions fail; until `on_over`."""

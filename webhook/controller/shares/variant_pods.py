@@ -26,7 +26,7 @@ class VariantPods:
         self._pods: dict[str, VariantPod] = {}
         self._by_variant: defaultdict[VariantKey, dict[str, VariantPod]] = defaultdict(dict)
         self._fallen_back: defaultdict[VariantKey, dict[str, VariantPod]] = defaultdict(dict)
-        """By the variant of their slots."""
+        """By the variant that they were to get."""
         self._ended: set[str] = set()
         """Pods that have freed their slots, and still exist."""
 
@@ -41,7 +41,7 @@ class VariantPods:
         return self._by_variant[service, variant].values()
 
     def list_fallen_back(self, service: str, intended: str) -> Iterable[VariantPod]:
-        """Return the living Pods whose slots are of a variant that they did not get."""
+        """Return the living Pods that were to get a variant, and got another one."""
         return self._fallen_back[service, intended].values()
 
     def list_of_owner(self, service: str, owner: str) -> Iterator[VariantPod]:
@@ -58,7 +58,7 @@ class VariantPods:
         return groups.values()
 
     def count(self) -> tuple[Mapping[VariantKey, int], Mapping[VariantKey, int]]:
-        """Return how many Pods each variant has, and how many slots of each are with Pods of another."""
+        """Return how many Pods each variant has, and how many were to get it, and got another one."""
         keys = [(service, variant.name) for service, plan in self._list_shares() for variant in plan.variants]
         return (
             {key: len(self._by_variant[key]) for key in keys},

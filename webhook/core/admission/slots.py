@@ -5,14 +5,14 @@ from webhook.core.admission.decision import Finding
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code, shorten_value
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import PatchOperation, format_pointer, set_keys
+from webhook.core.patch import PatchOperation, format_pointer, remove, set_keys
 from webhook.core.placement import VARIANT_LABEL
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import Mode
 from webhook.core.shares import (
-    CLAIM_ANNOTATION,
     DELETION_COST,
-    SLOT_ANNOTATION,
+    INTENDED_ANNOTATION,
+    SLOT_ANNOTATIONS,
     PodSlot,
     SlotOwner,
     find_slot_owner,
@@ -21,8 +21,9 @@ from webhook.core.shares import (
 
 _LABEL = f"metadata.labels[{VARIANT_LABEL}]"
 _ANNOTATIONS = ("metadata", "annotations")
-_SLOT_POINTER, _CLAIM_POINTER, _COST_POINTER = (
-    format_pointer(*_ANNOTATIONS, key) for key in (SLOT_ANNOTATION, CLAIM_ANNOTATION, DELETION_COST)
+_WRITTEN = (*SLOT_ANNOTATIONS, DELETION_COST)
+_SLOT_POINTER, _CLAIM_POINTER, _INTENDED_POINTER, _COST_POINTER = (
+    format_pointer(*_ANNOTATIONS, key) for key in _WRITTEN
 )
 
 
@@ -51,11 +52,17 @@ def take_slot(evaluation: Evaluation, slot: PodSlot, found: str) -> None:
 def write_slot(evaluation: Evaluation, slot: PodSlot) -> list[PatchOperation]:
     """Return the operations that write a Pod's slot, after those of the rewrite."""
     carried = evaluation.pod.annotations
-    if SLOT_ANNOTATION in carried or CLAIM_ANNOTATION in carried or DELETION_COST in carried:
-        return set_keys(_ANNOTATIONS, carried, slot.list_annotations())
+    if not carried.keys().isdisjoint(_WRITTEN):
+        forged = INTENDED_ANNOTATION in carried and not slot.fell_back
+        return [
+            *([remove(*_ANNOTATIONS, INTENDED_ANNOTATION)] if forged else []),
+            *set_keys(_ANNOTATIONS, carried, slot.list_annotations()),
+        ]
     operations = [PatchOperation("add", _SLOT_POINTER, str(slot.slot))]
     if slot.claim:
         operations.append(PatchOperation("add", _CLAIM_POINTER, slot.claim))
+    if slot.fell_back:
+        operations.append(PatchOperation("add", _INTENDED_POINTER, slot.intended))
     if slot.kind == "ReplicaSet":
         operations.append(PatchOperation("add", _COST_POINTER, str(slot.deletion_cost)))
     return operations
@@ -71,21 +78,13 @@ def adopt_variant(evaluation: Evaluation, service: Service) -> Service:
             return service.variants.get(evaluation.slot.variant, service)
         if not is_own(evaluation):
             return service
-        evaluation.slot = _read_own_slot(evaluation, service)
+        carried = read_slot(evaluation.pod)
+        is_known = carried is not None and {carried.variant, carried.intended} <= service.variants.keys()
+        evaluation.slot = carried if is_known else None
         return service.variants.get(evaluation.pod.labels[VARIANT_LABEL], service)
     old = evaluation.request.old_pod or evaluation.pod
     evaluation.add_findings("own", _check_changes(old, evaluation.pod, service))
     return service.variants.get(old.labels.get(VARIANT_LABEL, ""), service)
-
-
-def _read_own_slot(evaluation: Evaluation, service: Service) -> PodSlot | None:
-    """Return the slot that Podgate wrote into a new Pod; None if the policy has no such variant any more."""
-    carried, shares = read_slot(evaluation.pod), evaluation.compiled.shares.get(service.name)
-    if carried is None or shares is None or carried[1] not in service.variants:
-        return None
-    slot, variant, claim = carried
-    split = shares.split
-    return PodSlot(slot, variant, split.names[split.find_variant(slot)], claim)
 
 
 def is_own(evaluation: Evaluation) -> bool:
@@ -120,8 +119,7 @@ def check_variant(evaluation: Evaluation) -> tuple[Finding, ...]:
 def _check_changes(old: Pod, new: Pod, service: Service) -> tuple[Finding, ...]:
     """Return the findings about an UPDATE that changes a Pod's slot, or gives a variant to a Pod without one."""
     kept = [
-        (f"metadata.annotations[{key}]", old.annotations.get(key), new.annotations.get(key))
-        for key in (SLOT_ANNOTATION, CLAIM_ANNOTATION)
+        (f"metadata.annotations[{key}]", old.annotations.get(key), new.annotations.get(key)) for key in SLOT_ANNOTATIONS
     ]
     if VARIANT_LABEL not in old.labels:  # the placement of a variant guards its label
         kept.append((_LABEL, None, new.labels.get(VARIANT_LABEL)))

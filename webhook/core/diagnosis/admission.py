@@ -125,15 +125,12 @@ def report_slot(records: AdmissionRecords) -> SlotReport | None:
     return None if found is None else SlotReport("record", found.number, found.variant, found.intended, found.reason)
 
 
-def infer_slot(pod: ReportedPod, service: str, policy: CompiledPolicy | None) -> SlotReport | None:
+def infer_slot(pod: ReportedPod, service: str) -> SlotReport | None:
     """Return the slot that a Pod of a service carries; None without."""
     carried = read_slot(Pod(pod.metadata, pod.spec))
     if carried is None or not service:
         return None
-    slot, variant, _ = carried
-    shares = None if policy is None else policy.shares.get(service)
-    intended = variant if shares is None else shares.split.names[shares.split.find_variant(slot)]
-    return SlotReport("pod", slot, variant, intended if intended != variant else "")
+    return SlotReport("pod", carried.slot, carried.variant, carried.intended if carried.fell_back else "")
 
 
 def _list_unenforced_findings(record: DecisionRecord) -> Iterator[Any]:

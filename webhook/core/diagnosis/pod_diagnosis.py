@@ -181,8 +181,7 @@ def _diagnose_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, 
         unread=dict(around.unread),
     )
     if admission is not None:
-        policy = around.find_policy(admission.policy)
-        report = replace(report, slot=infer_slot(pod, admission.service, policy))
+        report = replace(report, slot=infer_slot(pod, admission.service))
     return _add_figures(report, records)
 
 

@@ -17,8 +17,9 @@ from webhook.core.shares.owners import find_claimed_slot_owner
 
 
 class VariantPod(Struct, frozen=True, gc=False):
-    """A living Pod of a service with shares. `intended`: the variant of its slot, another one if it fell back.
+    """A living Pod of a service with shares. `intended`: the variant that it was to get, another one if it fell back.
 
+    `slot_variant` is the one of its slot by the policy of today, which its replacement gets.
     `claim` is that of its slot in the store, "" for a Pod with an index. `unschedulable_us`: since when no node has
     room for it, 0 for one that is bound, or that something else holds back.
     """
@@ -31,6 +32,7 @@ class VariantPod(Struct, frozen=True, gc=False):
     slot: int
     variant: str
     intended: str
+    slot_variant: str
     claim: str
     probe: str
     """The uid by which the variant's breaker knows the Pod, if it is a probe."""
@@ -55,26 +57,23 @@ class VariantPod(Struct, frozen=True, gc=False):
 def read_variant_pod(
     pod: Pod, service: str, shares: SharesPlan, now_us: int, before: VariantPod | None = None
 ) -> VariantPod | None:
-    """Return a Pod that carries a slot of a workload, None for any other; `before`: as it was known so far.
-
-    A Pod of a variant that its service no longer has keeps its slot, and did not fall back.
-    """
+    """Return a Pod that carries a slot of a workload, None for any other; `before`: as it was known so far."""
     carried, owner = read_slot(pod), find_claimed_slot_owner(pod)
     if carried is None or owner is None:
         return None
-    slot, variant, claim = carried
-    metadata, found = pod.metadata, shares.find(variant)
+    metadata, found, claim = pod.metadata, shares.find(carried.variant), carried.claim
     return VariantPod(
         metadata.uid,
         service,
         metadata.namespace,
         metadata.name,
         owner,
-        slot,
-        variant,
-        intended=shares.variants[shares.split.find_variant(slot)].name if found is not None else variant,
+        carried.slot,
+        carried.variant,
+        intended=carried.intended,
+        slot_variant=shares.variants[shares.split.find_variant(carried.slot)].name,
         claim=claim if owner.index is None else "",
-        probe=claim or f"{owner.uid}/{slot}",
+        probe=claim or f"{owner.uid}/{carried.slot}",
         version=metadata.resource_version,
         created_us=parse_moment_us(metadata.creation_timestamp),
         unschedulable_us=_find_unschedulable_us(pod, now_us, 0 if before is None else before.unschedulable_us),

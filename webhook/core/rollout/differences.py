@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from webhook.core.admission.decision import Decision, Verdict
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.shares import CLAIM_ANNOTATION, DELETION_COST, SLOT_ANNOTATION
+from webhook.core.shares import DELETION_COST, SLOT_ANNOTATIONS
 
-_OWN_KEYS = frozenset({HASH_ANNOTATION, SERVICE_LABEL, SLOT_ANNOTATION, CLAIM_ANNOTATION, DELETION_COST})
+_OWN_KEYS = frozenset({HASH_ANNOTATION, SERVICE_LABEL, *SLOT_ANNOTATIONS, DELETION_COST})
 """What Podgate writes besides the placement: a slot says nothing but by its variant."""
 
 

@@ -5,7 +5,9 @@ from webhook.core.shares.plans import SharesPlan, VariantPlan
 from webhook.core.shares.pod_slot import (
     CLAIM_ANNOTATION,
     DELETION_COST,
+    INTENDED_ANNOTATION,
     SLOT_ANNOTATION,
+    SLOT_ANNOTATIONS,
     SLOTS_MAX,
     PodSlot,
     read_slot,
@@ -16,8 +18,10 @@ from webhook.core.shares.split import Split
 __all__ = [
     "CLAIM_ANNOTATION",
     "DELETION_COST",
+    "INTENDED_ANNOTATION",
     "SLOTS_MAX",
     "SLOT_ANNOTATION",
+    "SLOT_ANNOTATIONS",
     "PodSlot",
     "SharesPlan",
     "SlotOwner",

@@ -10,6 +10,10 @@ from webhook.core.placement import VARIANT_LABEL
 
 SLOT_ANNOTATION = "podgate.io/slot"
 CLAIM_ANNOTATION = "podgate.io/slot-claim"
+INTENDED_ANNOTATION = "podgate.io/intended-variant"
+"""Only of a Pod that fell back: which variant its slot had. The split of today may be another one."""
+SLOT_ANNOTATIONS = (SLOT_ANNOTATION, CLAIM_ANNOTATION, INTENDED_ANNOTATION)
+"""What an UPDATE may not change. Others write deletion costs, too."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 SLOTS_MAX = 100_000
 """More than any workload has Pods. What a Pod carries beyond it was not written by Podgate."""
@@ -44,13 +48,20 @@ class PodSlot(Struct, frozen=True, gc=False):
         """Return the annotations that the Pod carries. Only ReplicaSets read a cost."""
         cost = {DELETION_COST: str(self.deletion_cost)} if self.kind == "ReplicaSet" else {}
         claim = {CLAIM_ANNOTATION: self.claim} if self.claim else {}
-        return {SLOT_ANNOTATION: str(self.slot), **claim, **cost}
+        intended = {INTENDED_ANNOTATION: self.intended} if self.fell_back else {}
+        return {SLOT_ANNOTATION: str(self.slot), **claim, **intended, **cost}
 
 
-def read_slot(pod: Pod) -> tuple[int, str, str] | None:
-    """Return slot, variant and claim that a Pod carries, which a tenant may have written; None without."""
-    slot, variant = read_slot_number(pod.annotations), pod.labels.get(VARIANT_LABEL, "")
-    return (slot, variant, pod.annotations.get(CLAIM_ANNOTATION, "")) if variant and slot else None
+def read_slot(pod: Pod) -> PodSlot | None:
+    """Return the slot that a Pod carries, which a tenant may have written; None without.
+
+    A Pod fell back only if it says so itself: those of release 0.2.0 do not.
+    """
+    carried = pod.annotations
+    slot, variant = read_slot_number(carried), pod.labels.get(VARIANT_LABEL, "")
+    if not variant or not slot:
+        return None
+    return PodSlot(slot, variant, carried.get(INTENDED_ANNOTATION, variant), carried.get(CLAIM_ANNOTATION, ""))
 
 
 def read_slot_number(annotations: Mapping[str, str]) -> int:

@@ -13,7 +13,7 @@ from webhook.core.kubernetes.controllers import WORKLOAD_KINDS
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL, VARIANT_LABEL
 from webhook.core.policy.model import Exemptions, Service
-from webhook.core.shares import CLAIM_ANNOTATION, SLOT_ANNOTATION
+from webhook.core.shares import SLOT_ANNOTATIONS
 from webhook.core.webhook_configurations.cel import (
     format_list,
     format_membership,
@@ -86,7 +86,7 @@ def render_updates(services: Sequence[Service]) -> Iterator[Condition]:
     is_divided = any(service.placement is not None and service.placement.shares is not None for service in services)
     labels = {key for plan in plans for key in plan.labels}.union((VARIANT_LABEL,) if is_divided else ())
     annotations = {key for plan in plans for key in plan.annotations}
-    annotations.update((SLOT_ANNOTATION, CLAIM_ANNOTATION) if is_divided else ())
+    annotations.update(SLOT_ANNOTATIONS if is_divided else ())
     restricts = any(plan.allow.tolerations is not None for plan in plans)
     # Podgate releases Pods while no server runs, too: its own removal of the gate differs in nothing else.
     gated = "oldObject.spec.?schedulingGates.orValue([]).size() > 0"
