@@ -92,7 +92,7 @@ def suggest_limits(quota: Quota | None, evidence: CounterUses, headroom_percent:
     else:
         found = [*_list_windows(quota.windows), *_list_standing(quota.standing)]
     limits = (_suggest(limit, seconds, evidence, headroom_percent) for limit, seconds in found)
-    return tuple(limit for limit in limits if limit.hard)
+    return tuple(limit for limit in limits if limit.hard or limit.former is not None)
 
 
 def suggest_pool(
@@ -141,8 +141,8 @@ def _suggest(limit: LimitSuggestion, seconds: int, evidence: CounterUses, headro
     hard = add_headroom(use.largest, headroom_percent, counts)
     if not seconds and not use.source:
         hard = max(hard, limit.former or 0)
-    elif limit.former is not None and hard <= limit.former <= LOOSE_FACTOR * use.largest:
-        hard = limit.former
+    elif limit.former is not None and (not use.largest or hard <= limit.former <= LOOSE_FACTOR * use.largest):
+        hard = limit.former  # also of what was not used: nothing tells how much of it is meant to be
     without = use.outlier and add_headroom(use.outlier.without, headroom_percent, counts)
     return replace(limit, hard=hard, use=use, namespace=namespace, hard_without=without)
 
