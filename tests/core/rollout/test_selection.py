@@ -4,7 +4,7 @@ import pytest
 
 from tests.core.reviewing import body
 from tests.core.rollout.policies import build_request
-from webhook.core.admission.review import decode
+from webhook.core.admission.review import Request, decode
 from webhook.core.policy_fields.rollout import Canary, CanaryBy, CanaryStep
 from webhook.core.rollout.selection import BUCKETS, Reach, build_workload_key, compute_bucket
 
@@ -44,18 +44,47 @@ def test_a_step_includes_the_steps_before_it() -> None:
 
 
 def test_all_replica_sets_of_a_deployment_have_its_key() -> None:
-    first, second = build_request(replica_set="web-5d9c7b6f4"), build_request(replica_set="web-7c5d9f8b6")
-    assert build_workload_key(first) == build_workload_key(second) == "a/Deployment/web"
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": "a"},
-        "spec": {"selector": {}, "template": {"metadata": {}, "spec": {"containers": [{"name": "c"}]}}},
+    pods = [build_request(replica_set=f"web-{template}") for template in ("5d9c7b6f4", "7c5d9f8b6")]
+    objects = [
+        review_workload("deployments", "Deployment", "web"),
+        review_workload("replicasets", "ReplicaSet", "web-5d9c7b6f4", {"pod-template-hash": "5d9c7b6f4"}),
+    ]
+    assert {build_workload_key(request) for request in (*pods, *objects)} == {"a/Deployment/web"}
+
+
+def test_all_runs_of_a_cron_job_have_its_key() -> None:
+    names = "backup-29401230", "backup-29401231"
+    pods = [build_pod_request("Job", name) for name in names]
+    objects = [
+        review_workload("cronjobs", "CronJob", "backup"),
+        *(review_workload("jobs", "Job", name) for name in names),
+    ]
+    assert {build_workload_key(request) for request in (*pods, *objects)} == {"a/CronJob/backup"}
+    assert build_workload_key(build_pod_request("Job", "migrate")) == "a/Job/migrate"
+    assert build_workload_key(review_workload("jobs", "Job", "migrate")) == "a/Job/migrate"
+
+
+def build_pod_request(kind: str, name: str) -> Request:
+    """Return the request for a Pod by the controller of a workload."""
+    owner = {"apiVersion": "batch/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+    made = {"metadata": {"name": f"{name}-x", "ownerReferences": [owner]}, "spec": {"containers": [{"name": "c"}]}}
+    user = f"system:serviceaccount:kube-system:{kind.lower()}-controller"
+    return decode(body(namespace="a", object=made, userInfo={"username": user}))
+
+
+def review_workload(resource: str, kind: str, name: str, labels: dict[str, str] | None = None) -> Request:
+    """Return the request of the review of a workload object."""
+    group = "apps" if kind in {"Deployment", "ReplicaSet"} else "batch"
+    template = {"metadata": {"labels": labels or {}}, "spec": {"containers": [{"name": "c"}]}}
+    spec = {"jobTemplate": {"spec": {"template": template}}} if kind == "CronJob" else {"template": template}
+    document = {
+        "apiVersion": f"{group}/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "a", "labels": labels or {}},
+        "spec": spec,
     }
-    review = body(
-        namespace="a", object=deployment, resource={"group": "apps", "version": "v1", "resource": "deployments"}
-    )
-    assert build_workload_key(decode(review)) == "a/Deployment/web"
+    asked = {"group": group, "version": "v1", "resource": resource}
+    return decode(body(namespace="a", object=document, resource=asked))
 
 
 def test_the_workload_that_a_tenant_claims_is_not_believed() -> None:

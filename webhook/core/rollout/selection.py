@@ -7,13 +7,14 @@ from msgspec import Struct
 
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.kubernetes.controllers import find_workload
+from webhook.core.kubernetes.controllers import BY_RESOURCE, add_cron_job, find_workload
 from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy_fields.rollout import Canary, CanaryBy, CanaryStep
 
 BUCKETS = 10_000
 _ALL_PERCENT = 100
+_CRON_JOB = BY_RESOURCE["batch", "cronjobs"].shown
 
 
 def compute_bucket(candidate: str, key: str) -> int:
@@ -52,14 +53,14 @@ def build_workload_key(request: Request) -> str:
     """Return NAMESPACE/KIND/NAME of the workload that a Pod belongs to, or of the Pod itself without one.
 
     A workload is believed only from Kubernetes' own controllers: a tenant can write ownerReferences. A ReplicaSet of a
-    Deployment counts as the Deployment.
+    Deployment counts as the Deployment, a Job of a CronJob as the CronJob.
     """
-    if request.workload is not None:
-        name = request.workload.name.rpartition("/")[2]  # without the resource before it
-        return f"{request.namespace}/{request.workload.kind}/{name}"
+    resource, _, own_name = request.workload.name.rpartition("/") if request.workload is not None else ("", "", "")
+    if resource == _CRON_JOB:  # the Jobs that it will create have no names yet
+        return f"{request.namespace}/CronJob/{own_name}"
     if request.pod is None:
-        return f"{request.namespace}/"
-    kind, name = find_workload(request.user, request.pod)
+        return f"{request.namespace}//{own_name}" if own_name else f"{request.namespace}/"
+    kind, name = add_cron_job(*find_workload(request.user, request.pod))[-1]
     return f"{request.namespace}/{kind}/{name}"
 
 
