@@ -1,15 +1,18 @@
 """Plan of a rollout for a file: the policies compared, and the workloads of the cluster that each step would reach."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
 from msgspec import Struct
 
 from webhook.commands.policy_argument import load_document
+from webhook.core.admission.exemptions import find_exemption
+from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose
-from webhook.core.installation.objects import ObjectReference
-from webhook.core.kubernetes.pod import OwnerReference
+from webhook.core.installation.objects import Json, ObjectReference
+from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
+from webhook.core.kubernetes.pod import OwnerReference, Pod
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy_changes.differences import PolicyDifference, compare
 from webhook.core.rollout.commands import describe_rejection
@@ -17,11 +20,13 @@ from webhook.core.rollout.composition import build_service_keys
 from webhook.core.rollout.plan import PlannedStep, PlannedWorkload, plan_steps
 from webhook.core.rollout.state import Rejection
 from webhook.errors import UserError
-from webhook.operations.stored_policies import StoredPolicies, open_policies
+from webhook.operations.stored_policies import open_policies
 from webhook.support.kubeconfig import Kubeconfig
 
-_KINDS = (("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"), ("batch/v1", "Job"))
 _NAMESPACES = ObjectReference("v1", "Namespace", "")
+
+ListObjects = Callable[[ObjectReference], Awaitable[list[Json]]]
+"""Returns the objects of a kind; none if the cluster does not have it."""
 
 
 class RolloutPlan(Struct, frozen=True, rename="camel"):
@@ -49,17 +54,8 @@ class _Metadata(Struct, frozen=True, rename="camel"):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
-class _Template(Struct, frozen=True):
+class _Namespace(Struct, frozen=True):
     metadata: _Metadata = _Metadata()
-
-
-class _Spec(Struct, frozen=True):
-    template: _Template = _Template()
-
-
-class _Object(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
 
 
 async def plan_rollout(name: str, raw: bytes, kubeconfig: Kubeconfig, now_us: int) -> RolloutPlan:
@@ -70,7 +66,7 @@ async def plan_rollout(name: str, raw: bytes, kubeconfig: Kubeconfig, now_us: in
         facts = await policies.read_facts()
         stable = await policies.load(facts.require_hash("live"), facts)
         try:
-            workloads = await _list_workloads(policies, CompiledPolicy(candidate))
+            workloads = await list_planned_workloads(policies.list_objects, CompiledPolicy(candidate))
         except UserError as error:
             workloads, warnings = (), (f"which workloads a step would reach is not known: {error}",)
     keys = build_service_keys(stable, candidate.policy)
@@ -84,21 +80,41 @@ async def plan_rollout(name: str, raw: bytes, kubeconfig: Kubeconfig, now_us: in
     )
 
 
-async def _list_workloads(policies: StoredPolicies, policy: CompiledPolicy) -> tuple[PlannedWorkload, ...]:
-    """Return the workloads that a service owns, without those that another workload creates."""
+async def list_planned_workloads(list_objects: ListObjects, policy: CompiledPolicy) -> tuple[PlannedWorkload, ...]:
+    """Return the workloads whose Pods a service owns, without those that another workload creates."""
     labels = {
         found.metadata.name: {NAME_LABEL: found.metadata.name, **(found.metadata.labels or {})}
-        for found in msgspec.convert(await policies.list_objects(_NAMESPACES), list[_Object])
+        for found in msgspec.convert(await list_objects(_NAMESPACES), list[_Namespace])
     }
     workloads = []
-    for api_version, kind in _KINDS:
-        listed = await policies.list_objects(ObjectReference(api_version, kind, ""))
-        for found in msgspec.convert(listed, list[_Object]):
-            metadata = found.metadata
-            if any(owner.controller for owner in metadata.owner_references or ()):
+    for source in WORKLOAD_KINDS:
+        for document in await list_objects(ObjectReference(source.api_version, source.kind, "")):
+            metadata = msgspec.convert(document["metadata"], _Metadata)
+            if any(map(_is_workload, metadata.owner_references or ())):
                 continue
-            of_pods, of_namespace = found.spec.template.metadata.labels or {}, labels.get(metadata.namespace, {})
-            service = policy.matcher.find_owner(metadata.namespace, of_namespace, of_pods, kind)
+            pod = _build_pod(document, source)
+            asked = Request(
+                "", "CREATE", "pods", "", metadata.namespace, source.controller, dry_run=False, pod=pod, old_pod=None
+            )
+            if find_exemption(asked, pod, policy.policy):
+                continue
+            of_namespace = labels.get(metadata.namespace, {})
+            service = policy.matcher.find_owner(metadata.namespace, of_namespace, pod.labels, source.owner_kind)
             if service is not None:
-                workloads.append(PlannedWorkload(metadata.namespace, kind, metadata.name, service.name))
+                workloads.append(PlannedWorkload(metadata.namespace, source.kind, metadata.name, service.name))
     return tuple(workloads)
+
+
+def _is_workload(owner: OwnerReference) -> bool:
+    """Return whether an owner is a workload of Kubernetes' own kinds, which counts itself."""
+    return bool(owner.controller) and any(
+        owner.kind == source.kind and owner.is_in_group(source.group) for source in WORKLOAD_KINDS
+    )
+
+
+def _build_pod(document: Json, source: WorkloadKind) -> Pod:
+    """Return a Pod of a workload's template, as far as it decides who owns the Pod."""
+    template = document
+    for step in source.template_at:
+        template = template.get(step) or {}
+    return msgspec.convert({"metadata": {}, "spec": {}, **template}, Pod)
