@@ -8,6 +8,9 @@ import pytest
 import yaml
 
 from tests.cli.command_runner import Json, podgate, policy_text
+from webhook.commands.rewritten_manifest import rewrite_manifest
+from webhook.core.admission.mutation import QUEUE_GATE
+from webhook.core.patch import add, append
 
 POLICY = policy_text(
     "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}},\n"
@@ -191,3 +194,19 @@ def test_user_option_applies_to_pods_of_a_controller() -> None:
     arguments = ["review", "-", "--policy", "policy.yaml", "-o", "json", "--as", "alice"]
     (line,) = podgate(*arguments, stdin=json.dumps(make_live_pod(owner("DaemonSet")))).lines
     assert line["decision"] == "Admit"
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("gates", [None, [{"name": "example.com/later"}]])
+def test_the_gate_of_a_queue_is_not_committed(kind: str, gates: list[Json] | None) -> None:
+    """Whether Pods wait depends on the moment: without a queue, Pods of a template with this gate are denied."""
+    document = manifest(kind)
+    if gates is not None:
+        template_of(document, kind)["spec"]["schedulingGates"] = gates
+    patch = [
+        *append([{"name": QUEUE_GATE}], gates, "spec", "schedulingGates"),
+        add("b", "spec", "nodeSelector", "zone"),
+    ]
+    rewritten = rewrite_manifest(document, TEMPLATES[kind], patch)
+    template_of(document, kind)["spec"]["nodeSelector"]["zone"] = "b"
+    assert rewritten == document

@@ -1,7 +1,7 @@
 """Rewritten manifests, to be committed: the spec of a Pod or of a Pod template is replaced by the rewritten one.
 
-Podgate's own labels and annotations are left out: it writes them into each Pod itself, and validates a Pod with the
-hash of an older policy by that policy. So a second review returns the same result.
+Podgate's own labels, annotations and gate are left out: it writes them into each Pod itself, the gate only while Pods
+wait, and validates a Pod with the hash of an older policy by that policy. So a second review returns the same result.
 """
 
 import copy
@@ -31,13 +31,23 @@ def rewrite_manifest(
     holder: Any = result
     for step in at:
         holder = holder[step]
+    gates = copy.deepcopy(holder["spec"].get("schedulingGates"))
     operations = msgspec.json.decode(
         msgspec.json.encode([operation for operation in patch if operation.path.startswith(_SPEC)])
     )
     jsonpatch.apply_patch(holder, operations, in_place=True)
+    _set_gates(holder["spec"], gates)
     for field, key in _OWN:
         _remove_entry(holder.get("metadata"), field, key)
     return result
+
+
+def _set_gates(spec: dict[str, Any], gates: Any) -> None:
+    """Give a spec back the gates of the manifest: Podgate adds none but its own."""
+    if gates is None:
+        spec.pop("schedulingGates", None)
+    else:
+        spec["schedulingGates"] = gates
 
 
 def _remove_entry(metadata: Any, field: str, key: str) -> None:
