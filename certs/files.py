@@ -45,8 +45,9 @@ def write(path: Path, content: bytes, *, secret: bool, replace: bool = False) ->
     """Write a file in one step; a new secret one is readable by its owner only.
 
     One that is replaced keeps its group and mode, a secret one without the rights of others, and where the process may
-    set it its owner.
+    set it its owner. A link stays: what it leads to is replaced.
     """
+    path = path.resolve() if replace else path
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

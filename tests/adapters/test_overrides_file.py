@@ -1,7 +1,9 @@
 """Overrides in a file: watched by a server, and changed by commands that do not lose each other's changes."""
 
 import asyncio
+import errno
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,3 +113,52 @@ async def test_unwritable_file_is_reported(tmp_path: Path) -> None:
         await store.write(b"x")
     with pytest.raises(UserError, match="cannot be read: not a regular file"):
         await FileOverridesStore(tmp_path).read()
+
+
+async def test_what_a_link_leads_to_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "mounted" / "overrides.yaml", tmp_path / "overrides.yaml"
+    target.parent.mkdir()
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    store = FileOverridesStore(link)
+    await store.read()
+    assert await store.write(b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(
+    ("mode", "refused", "reason"),
+    [
+        (0o644, {"user", "group"}, ""),
+        (0o640, {"user"}, "it belongs to user {uid}, who could not read it any more"),
+        (0o640, {"group"}, "it belongs to group {gid}, who could not read it any more"),
+        (0o600, {"user", "group"}, "it belongs to user {uid}, who could not read it any more"),
+        (0o600, {"group"}, ""),
+    ],
+)
+async def test_owner_and_group_are_kept_or_nothing_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, refused: set[str], reason: str
+) -> None:
+    path, asked = tmp_path / "overrides.yaml", list[tuple[int, int]]()
+
+    def chown(_: int, uid: int, gid: int) -> None:
+        asked.append((uid, gid))
+        if ("user" if gid == -1 else "group") in refused:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    known, store = path.stat(), FileOverridesStore(path)
+    await store.read()
+    monkeypatch.setattr(os, "fchown", chown)
+    if reason:
+        expected = f"{path}: cannot be written: {reason.format(uid=known.st_uid, gid=known.st_gid)}"
+        with pytest.raises(UserError, match=re.escape(expected)):
+            await store.write(b"new")
+    else:
+        assert await store.write(b"new")
+        assert asked == [(known.st_uid, -1), (-1, known.st_gid)]
+    found = await asyncio.to_thread(lambda: [(found.name, found.read_bytes()) for found in tmp_path.iterdir()])
+    assert found == [("overrides.yaml", b"old" if reason else b"new")]
+    assert path.stat().st_mode & 0o777 == mode

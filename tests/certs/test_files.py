@@ -94,6 +94,14 @@ def test_replaced_file_keeps_owner_and_group_or_stays_as_it_is(tmp_path: Path, m
     assert path.read_bytes() == b"newer"
 
 
+def test_what_a_link_leads_to_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    write(tmp_path / "link", b"new", secret=True, replace=True)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
 def test_unwritable_path_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CertsError, match="file/a: cannot be written"):

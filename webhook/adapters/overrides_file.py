@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import getpass
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,12 +63,15 @@ class FileOverridesStore:
         return self._read
 
     async def write(self, raw: bytes) -> bool:
+        target = (
+            self._path.resolve()
+        )  # what a link leads to is replaced, not the link: a server may read it by its name
         try:
-            with _alone(self._path.parent):
-                if _content(self._path) != self._read:
+            with _alone(target.parent):
+                if _content(target) != self._read:
                     return False
                 if not self._dry_run:
-                    _replace(self._path, raw)
+                    _replace(target, raw)
         except OSError as error:
             remedy = "give the path of a file in a folder that you may write to"
             raise UserError(f"{self._path}: cannot be written: {error.strerror or error}", remedy) from None
@@ -102,16 +106,36 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, raw: bytes) -> None:
-    """Write a temporary file and rename it: a server reads the old document or the new one."""
-    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
+    """Write a temporary file and rename it: a server reads the old document or the new one.
+
+    It keeps owner, group and mode. UserError: it cannot, and who reads it now could not do so any more.
+    """
+    known = path.stat() if path.exists() else None
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(raw)
             file.flush()
             os.fsync(file.fileno())
-            os.fchmod(file.fileno(), mode)
+            if known is not None:
+                _keep_access(file.fileno(), path, known)
+            os.fchmod(file.fileno(), known.st_mode & 0o7777 if known is not None else 0o644)
         Path(name).replace(path)
-    except OSError:
+    except (OSError, UserError):
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _keep_access(descriptor: int, path: Path, known: os.stat_result) -> None:
+    """Give a new file the owner and the group of the former one, if somebody needs them to read it."""
+    for uid, gid, bit in ((known.st_uid, -1, stat.S_IRUSR), (-1, known.st_gid, stat.S_IRGRP)):
+        try:
+            os.fchown(descriptor, uid, gid)
+        except PermissionError:
+            is_needed = known.st_mode & bit and not known.st_mode & stat.S_IROTH
+            if is_needed:
+                whose = f"user {uid}" if gid == -1 else f"group {gid}"
+                reason = f"it belongs to {whose}, who could not read it any more"
+                raise UserError(
+                    f"{path}: cannot be written: {reason}", "run the command as its owner, or as root"
+                ) from None
