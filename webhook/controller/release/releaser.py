@@ -39,8 +39,8 @@ class PodReleaser:
         self._together: dict[str, int] = {}
         """For each order, how many Pods are charged at once: twice as many each time that all of them fit."""
         self.pods = QueuedPods()
-        self._unowned: list[str] = []
-        """Pods of services that the policy does not have."""
+        self._unowned: dict[str, GatedPod] = {}
+        """Pods of services that the policy does not have, by uid: they are in no order."""
         self.held_until_us = 0
         """Until then no Pod is charged: the store may lack charges."""
         self._refusals = RefusalRateLimit()
@@ -53,13 +53,12 @@ class PodReleaser:
     def begin(self, plans: Mapping[str, CounterPlan]) -> None:
         """Start under a policy. Pods without a queue are released as limits allow; those without a service, at once."""
         self._plans = plans
-        self._members, self._orders, self._idle_us = {}, {}, {}
+        self._members, self._orders, self._idle_us, self._unowned = {}, {}, {}, {}
         for plan in plans.values():
             if plan.queue is not None or self.pods.count(plan.service):
                 self._members.setdefault(plan.tag, {})[plan.service] = build_member(plan)
         self._together = {tag: count for tag, count in self._together.items() if tag in self._members}
         self.pods.clear_deadlines()
-        self._unowned = []
         for pod in self.pods.list_pods():
             self._enqueue(pod)
         for uid, group in tuple(self.pods.groups.items()):
@@ -104,12 +103,12 @@ class PodReleaser:
 
     def _take_out(self, uid: str) -> str | None:
         """Remove a Pod that may wait again."""
-        pod = self.pods.get(uid)
-        if pod is None:
+        if (pod := self.pods.get(uid)) is None:
             return None
         if (group := self.pods.find_group(pod)) is not None:
             self.drop_group(group.waiting.uid)  # it is no longer complete
         self.pods.drop(uid)
+        self._unowned.pop(uid, None)
         if (order := self._find_order(pod)) is not None:
             order.remove(uid)
         return pod.waiting.service
@@ -140,7 +139,7 @@ class PodReleaser:
     def _enqueue(self, pod: GatedPod) -> None:
         waiting, plan = pod.waiting, self._plans.get(pod.waiting.service)
         if plan is None:
-            self._unowned.append(waiting.uid)
+            self._unowned[waiting.uid] = pod
             return
         if not self.pods.is_apart(waiting.uid):
             self._add_to_order(plan, waiting)
@@ -177,9 +176,10 @@ class PodReleaser:
             order.held_services = held | self._refusals.reached
         await self._expire()
         while self._unowned and self._left > 0:
-            if (pod := self.pods.drop(self._unowned.pop())) is not None:
-                self._left -= 1
-                await self._actions.release(pod)
+            pod = next(iter(self._unowned.values()))
+            self._take_out(pod.waiting.uid)
+            self._left -= 1
+            await self._actions.release(pod)
         is_held = self._now_us() < self.held_until_us
         for tag in [tag for tag, order in self._orders.items() if len(order) and not is_held]:
             await self._release_due(tag)
