@@ -12,7 +12,7 @@ from webhook.core.groups.membership import GROUP_ANNOTATION, Membership
 from webhook.core.kubernetes.controllers import find_controller_source
 from webhook.core.kubernetes.pod import OwnerReference, Pod
 from webhook.core.kubernetes.pod_identity import KIND_MAX, NAME_MAX, UID_MAX, shorten
-from webhook.core.pods.ownership import OwnedPod
+from webhook.core.pods.ownership import OwnedPod, counts_alike
 from webhook.core.pods.start_outcome import read_created_us
 from webhook.core.quota import Booking
 
@@ -56,10 +56,11 @@ class GatedPods:
     """
 
     def __init__(self) -> None:
-        self.has_listed = False
-        """Whether a list was completed."""
         self._is_listing = False
         self._compiled: CompiledPolicy | None = None
+        """The policy of the last list, also of one that is not complete."""
+        self._counted_by: CompiledPolicy | None = None
+        """As that of the last list that was completed."""
         self._gated: set[str] = set()
         self._new: dict[str, GatedPod] = {}
         self._left: set[str] = set()
@@ -72,7 +73,14 @@ class GatedPods:
         self._is_listing = True
 
     def on_list_complete(self) -> None:
-        self._is_listing, self.has_listed = False, True
+        self._is_listing, self._counted_by = False, self._compiled
+
+    def are_counted_by(self, compiled: CompiledPolicy) -> bool:
+        """Return whether the Pods of the last complete list have the services, costs and scopes of a policy."""
+        known = self._counted_by
+        if known is not None and compiled is not known and counts_alike(compiled, known):
+            self._counted_by = compiled
+        return compiled is self._counted_by
 
     def on_listed(self, pod: Pod, found: OwnedPod | None) -> None:
         self.on_changed(pod, found)

@@ -123,21 +123,19 @@ class ReleaseLoop:
 
     async def round(self) -> int | None:
         """Apply what the watch shows, and release what is due; return when the next Pod may be due."""
-        compiled = self._policy()
-        if compiled is None or not self._pods.has_listed:
+        in_force = self._policy()
+        # Until all Pods are listed under a policy, they may have services and costs of the former one.
+        is_listed = in_force is not None and self._pods.are_counted_by(in_force)
+        if in_force is not None and in_force is not self._compiled and is_listed:
+            self._begin(in_force)
+        if in_force is None or (compiled := self._compiled) is None:
             return None
-        if compiled is not self._compiled:
-            self._compiled = compiled
-            self._queued = tuple(plan for plan in compiled.plans.values() if plan.queue is not None)
-            self._empty = dict.fromkeys((plan.service for plan in self._queued), 0)
-            self._releaser.begin(compiled.plans)
-            self.groups.review_all()
         now_us = self._store.now_us()
         try:
             await self._rebook(now_us)
             self._removal.backoff.return_to_queue()
             await self._take_changes(compiled)
-            for plan, pod in await self.groups.update(compiled.plans):
+            for plan, pod in await self.groups.update(compiled.plans) if is_listed else ():
                 self._removal.attempts.start(plan, pod)
             self._removal.continue_groups()
             await self._removal.update_index()
@@ -150,10 +148,10 @@ class ReleaseLoop:
                 self._releaser.retry()
                 self.groups.review_all()
                 await self._removal.retry(now_us)
-                for service in self._removal.slow_services:
+                for service in self._removal.slow_services if is_listed else ():
                     await self._releaser.try_one(service)
                 self._reports.on_depths(self.queue.list_depths())
-            for uid in self._wanted():
+            for uid in self._wanted() if is_listed else ():
                 if uid in self._releaser:
                     await self._releaser.release(uid)
         except StoreUnavailableError as error:
@@ -163,9 +161,16 @@ class ReleaseLoop:
             return None
         self._unqueued = {}
         room = min(self._limit.compute_room(now_us), self._removal.attempts.room)
-        due_us = await self._releaser.step(room, self._removal.held_services)
+        due_us = await self._releaser.step(room, self._removal.held_services) if is_listed else None
         self._report_waiting()
         return due_us
+
+    def _begin(self, compiled: CompiledPolicy) -> None:
+        self._compiled = compiled
+        self._queued = tuple(plan for plan in compiled.plans.values() if plan.queue is not None)
+        self._empty = dict.fromkeys((plan.service for plan in self._queued), 0)
+        self._releaser.begin(compiled.plans)
+        self.groups.review_all()
 
     def _report_waiting(self) -> None:
         """Report all waiting Pods, also those that are not in a queue yet."""

@@ -18,6 +18,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.controllers import find_claimed_owner_kind
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.placement import SERVICE_LABEL
+from webhook.core.policy.model import Match
 from webhook.core.quota import Cost, CounterPlan, Sighting, pod_cost
 from webhook.core.quota.teams import find_team
 
@@ -99,6 +100,24 @@ def find_ownership(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping
         team=find_team(service.quota, namespace_labels),
         live_cost=live_cost,
     )
+
+
+def counts_alike(first: CompiledPolicy, second: CompiledPolicy) -> bool:
+    """Return whether two policies count each Pod for the same service, at the same cost and in the same scope.
+
+    Overrides and schedules change amounts: a policy counts alike with them and without.
+    """
+    if first.policy.exemptions != second.policy.exemptions:
+        return False
+    return _list_counting(first) == _list_counting(second)
+
+
+def _list_counting(compiled: CompiledPolicy) -> list[tuple[str, Match, frozenset[str], str]]:
+    """Return what decides how Pods count, in the order in which services are asked whether they own a Pod."""
+    return [
+        (name, part.service.match, frozenset(part.counted), part.plan.counts_apart)
+        for name, part in compiled.parts.items()
+    ]
 
 
 def _find_charge_us(pod: Pod, plan: CounterPlan | None) -> int:
