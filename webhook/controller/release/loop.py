@@ -18,10 +18,12 @@ from webhook.controller.release.failures import ReleaseFailures
 from webhook.controller.release.gated_groups import GatedGroup, GroupFacts
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
 from webhook.controller.release.group_release import GroupRelease
+from webhook.controller.release.index_repair import IndexRepair
 from webhook.controller.release.queue_reader import QueueReader
 from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.releaser import PodReleaser
 from webhook.controller.release.removal import GateRemoval, RemovalReports
+from webhook.controller.release.store_troubles import StoreTroubles
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan, QueuePlan
 from webhook.core.reporting.queue_document import QueueDepth
@@ -33,13 +35,9 @@ _ROUND_SECONDS = 0.1
 _ROUND_SECONDS_MIN = 0.01
 """Pods that are due before the next round are released at their moment, but not one by one."""
 _RETRY_SECONDS = 1.0
-_INDEX_SECONDS = 10.0
-_MENDED_PER_ROUND_MAX = 64
 _LOSS_US = 10_000_000
 """How long nothing is released after a loss: servers notice it, and submit the charges of their last minute again."""
 _BOOKINGS_PER_CALL_MAX = 64
-_UNSEEN_US = 60_000_000
-"""A registered Pod that the watch has not shown for this time was never created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +85,8 @@ class ReleaseLoop:
         """Plans of the services that queue."""
         self._empty: dict[str, int] = {}
         """Their services, each with 0: the counts while no Pod waits."""
-        self._unmended: list[CounterPlan] = []
-        """Those whose index is mended in the next rounds."""
         self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
+        self._troubles = StoreTroubles(reports.on_trouble)
         self.groups = GroupRelease(self._releaser, store, groups)
         removal = RemovalReports(
             *(self._on_released, self._releaser.retry, self.groups.keep_share, self.groups.put, reports.on_trouble)
@@ -99,14 +96,16 @@ class ReleaseLoop:
         self._removal = GateRemoval(store, index, gates, failures, self._limit, removal)
         shown = self._removal.is_charged, self.groups, lambda: self._unqueued
         self.queue = QueueReader(self._releaser, store, policy, failures, *shown)
-        self._retried_us = self._indexed_us = 0
-        self._unqueued: Mapping[str, GatedPod] = {}  # since the store gave no answer
+        self._retried_us = 0
+        self._repair = IndexRepair(index, self._releaser.pods, self._removal.__contains__, self._troubles)
+        self._unqueued: Mapping[str, GatedPod] = {}
+        """Pods that are in no queue yet, since the store gave no answer about them."""
 
     def on_lost(self) -> None:
         """Release nothing for a while, and restore what this process knows: the store may have lost charges."""
         self._releaser.held_until_us = self._store.now_us() + _LOSS_US
         self._recent.owe_all()
-        self._indexed_us = 0
+        self._repair.hasten()
         self._reports.on_trouble(f"the store may have lost charges: nothing is released for {_LOSS_US / 1e6:g} s")
 
     async def run(self) -> None:
@@ -131,35 +130,30 @@ class ReleaseLoop:
         if in_force is None or (compiled := self._compiled) is None:
             return None
         now_us = self._store.now_us()
-        try:
-            await self._rebook(now_us)
-            self._removal.backoff.return_to_queue()
-            await self._take_changes(compiled)
+        self._troubles.begin_round()
+        await self._rebook(now_us)
+        self._removal.backoff.return_to_queue()
+        await self._take_changes(compiled)
+        with self._troubles.pass_over():
             for plan, pod in await self.groups.update(compiled.plans) if is_listed else ():
                 self._removal.attempts.start(plan, pod)
-            self._removal.continue_groups()
-            await self._removal.update_index()
-            if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
-                self._indexed_us, self._unmended = now_us, list(self._queued)
-            await self._mend_index(now_us)
-            if now_us - self._retried_us >= _RETRY_SECONDS * 1_000_000:
-                # No event announces that live Pods end, grants begin or breakers close.
-                self._retried_us = now_us
-                self._releaser.retry()
-                self.groups.review_all()
+        self._removal.continue_groups()
+        await self._removal.update_index()
+        await self._repair.repair(self._queued, now_us)
+        if now_us - self._retried_us >= _RETRY_SECONDS * 1_000_000:
+            # No event announces that live Pods end, grants begin or breakers close.
+            self._retried_us = now_us
+            self._releaser.retry()
+            self.groups.review_all()
+            with self._troubles.pass_over():
                 await self._removal.retry(now_us)
-                for service in self._removal.slow_services if is_listed else ():
-                    await self._releaser.try_one(service)
-                self._reports.on_depths(self.queue.list_depths())
-            for uid in self._wanted() if is_listed else ():
-                if uid in self._releaser:
+            for service in self._removal.slow_services if is_listed else ():
+                await self._releaser.try_one(service)
+            self._reports.on_depths(self.queue.list_depths())
+        for uid in self._wanted() if is_listed else ():
+            if uid in self._releaser:
+                with self._troubles.pass_over():
                     await self._releaser.release(uid)
-        except StoreUnavailableError as error:
-            self._unqueued = self._pods.select_new(self._releaser.__contains__)
-            self._reports.on_trouble(str(error))
-            self._report_waiting()
-            return None
-        self._unqueued = {}
         room = min(self._limit.compute_room(now_us), self._removal.attempts.room)
         due_us = await self._releaser.step(room, self._removal.held_services) if is_listed else None
         self._report_waiting()
@@ -169,32 +163,33 @@ class ReleaseLoop:
         self._compiled = compiled
         self._queued = tuple(plan for plan in compiled.plans.values() if plan.queue is not None)
         self._empty = dict.fromkeys((plan.service for plan in self._queued), 0)
+        self._repair.hasten()
         self._releaser.begin(compiled.plans)
         self.groups.review_all()
 
     def _report_waiting(self) -> None:
         """Report all waiting Pods, also those that are not in a queue yet."""
         counts = Counter(self.queue.count_pods())
-        new = {} if self._unqueued else self._pods.select_new(self._releaser.__contains__)
-        counts.update(pod.waiting.service for pod in new.values())
+        new = self._pods.select_new(self._releaser.__contains__).items()
+        counts.update(pod.waiting.service for uid, pod in new if uid not in self._unqueued)
         self._reports.on_waiting(self._empty | counts)
 
     async def _rebook(self, now_us: int) -> None:
         self._recent.sweep(now_us)
         for plan, bookings in self._recent.list_owed().values():
-            for first in range(0, len(bookings), _BOOKINGS_PER_CALL_MAX):
-                some = bookings[first : first + _BOOKINGS_PER_CALL_MAX]
-                await self._store.book(plan, some)
-                self._recent.settle(some)
+            with self._troubles.pass_over():
+                for first in range(0, len(bookings), _BOOKINGS_PER_CALL_MAX):
+                    some = bookings[first : first + _BOOKINGS_PER_CALL_MAX]
+                    await self._store.book(plan, some)
+                    self._recent.settle(some)
 
     async def _take_changes(self, compiled: CompiledPolicy) -> None:
         new, left = self._pods.take_changes()
-        try:
-            await self._forget(left, compiled)
-            await self._put(new, compiled)
-        except StoreUnavailableError:
-            self._pods.put_back(new)
-            raise
+        await self._forget(left, compiled)
+        await self._put(new, compiled)
+        untaken = self._unqueued.keys() | {pod.waiting.uid for pod in new}
+        found = self._pods.select_new(self._releaser.__contains__) if untaken else {}
+        self._unqueued = {uid: pod for uid, pod in found.items() if uid in untaken}
 
     async def _forget(self, left: Iterable[str], compiled: CompiledPolicy) -> None:
         """Remove Pods that were deleted, or whose gates were removed."""
@@ -205,51 +200,30 @@ class ReleaseLoop:
                 by_service.setdefault(service, []).append(uid)
         for service, uids in by_service.items():
             if (plan := compiled.plans.get(service)) is not None:
-                await self._index.forget(plan, uids)
+                with self._troubles.pass_over():
+                    await self._index.forget(plan, uids)
 
     async def _put(self, new: Iterable[GatedPod], compiled: CompiledPolicy) -> None:
+        """Let Pods wait, or as they are now. About those that are known the store need not be asked."""
         by_service: dict[str, list[GatedPod]] = {}
         for pod in new:
             if pod.waiting.uid in self._removal:
                 self._removal.update_pod(pod)
+            elif (known := self._releaser.pods.get(pod.waiting.uid)) is not None:
+                self._put_since(pod, known.waiting.since_us)
             else:
                 by_service.setdefault(pod.waiting.service, []).append(pod)
         for service, pods in by_service.items():
             plan = compiled.plans.get(service)
-            times_us = await self._find_registration_times(plan, pods) if plan is not None else {}
-            for pod in pods:
-                since_us = times_us.get(pod.waiting.uid, pod.waiting.since_us)
-                self.groups.put(replace(pod, waiting=replace(pod.waiting, since_us=since_us)))
+            with self._troubles.pass_over():
+                now_us = self._store.now_us()
+                times_us = await self._repair.find_times_us(plan, pods, now_us) if plan is not None else {}
+                for pod in pods:
+                    self._put_since(pod, times_us.get(pod.waiting.uid, pod.waiting.since_us))
+            self._pods.put_back(pod for pod in pods if pod.waiting.uid not in self._releaser)
 
-    async def _find_registration_times(self, plan: CounterPlan, pods: list[GatedPod]) -> Mapping[str, int]:
-        """Return when Pods were registered; those that the index has lost are registered at their creation.
-
-        A service that no longer queues registers none, but its Pods keep their order under a new leader.
-        """
-        known = await self._index.find_times_us(plan, [pod.waiting.uid for pod in pods])
-        now_us = self._store.now_us()
-        lost = {pod.waiting.uid: pod.waiting.since_us or now_us for pod in pods if pod.waiting.uid not in known}
-        if lost and plan.queue is not None:
-            await self._index.restore(plan, lost)
-        return {**known, **lost}
-
-    async def _mend_index(self, now_us: int) -> None:
-        """Forget Pods that were never created, and register again what the store has lost, of a part of the services.
-
-        All of them in one round would delay releases.
-        """
-        if not self._unmended:
-            return
-        plans, self._unmended = self._unmended[:_MENDED_PER_ROUND_MAX], self._unmended[_MENDED_PER_ROUND_MAX:]
-        times_us = self._releaser.pods.list_times_us()
-        answers = await asyncio.gather(*map(self._index.list_waiting, plans))
-        for plan, known in zip(plans, answers, strict=True):
-            waiting = times_us.get(plan.service, {})
-            old = [uid for uid, at_us in known.items() if now_us - at_us > _UNSEEN_US]
-            await self._index.forget(plan, [uid for uid in old if uid not in waiting and uid not in self._removal])
-            lost = {uid: at_us for uid, at_us in waiting.items() if uid not in known}
-            if lost:
-                await self._index.restore(plan, lost)
+    def _put_since(self, pod: GatedPod, since_us: int) -> None:
+        self.groups.put(replace(pod, waiting=replace(pod.waiting, since_us=since_us)))
 
     async def _release(self, whole: Released) -> None:
         pods = self.groups.take(whole)
