@@ -41,7 +41,7 @@ class ReplayQueue:
         self._policy = policy
         self._controller = controller
         self._compiled: CompiledPolicy | None = None
-        self._releaser = PodReleaser(store.shared, ReleaseActions(self._release, self._expire))
+        self._releaser = PodReleaser(store.shared, ReleaseActions(self._release, self._note_expired, self._delete))
         self._released: set[GroupKey] = set()
         """Groups that were released. Of groups whose Pods do not carry their size, each Pod is complete by itself."""
         facts = GroupFacts(lambda _: Size(1), self._released.__contains__)
@@ -133,11 +133,12 @@ class ReplayQueue:
         self._left[pod.waiting.service]["released"].append(pod.waiting.uid)
         await self._controller.report_admission(pod.waiting.uid, document)
 
-    async def _expire(self, pod: GatedPod) -> None:
-        """Delete the Pod, or let it wait on, as whenExpired says."""
-        uid, plan = pod.waiting.uid, self._policy().plans.get(pod.waiting.service)
-        self._left[pod.waiting.service]["expired"].append(uid)
-        if plan is not None and plan.queue is not None and not plan.queue.keeps_expired:
-            self._groups.remove(uid)
-            del self._pods[uid]
-            await self._controller.report_deletion(uid)
+    def _note_expired(self, pod: GatedPod) -> None:
+        self._left[pod.waiting.service]["expired"].append(pod.waiting.uid)
+
+    async def _delete(self, pod: GatedPod) -> bool:
+        self._note_expired(pod)
+        self._groups.remove(pod.waiting.uid)
+        del self._pods[pod.waiting.uid]
+        await self._controller.report_deletion(pod.waiting.uid)
+        return True

@@ -81,6 +81,32 @@ async def test_a_new_policy_deletes_pods_once_all_of_them_are_listed_under_it() 
     assert simulation.gates.deleted == ["c"]
 
 
+async def test_pods_that_were_kept_are_deleted_when_the_policy_says_so() -> None:
+    simulation = QueueSimulation(WEB.replace("10m", "20s, whenExpired: Keep"))
+    await simulation.create("a", "b", "c")
+    await simulation.run_rounds(30)
+    assert (simulation.gates.deleted, simulation.expired) == ([], ["web"])
+    simulation.policy = compile_policy(WEB.replace("10m", "40s, whenExpired: Keep"))
+    await simulation.run_rounds(12)
+    assert simulation.expired == ["web"], "nothing new has happened to it"
+    simulation.policy = compile_policy(WEB.replace("10m", "50s"))
+    await simulation.run_rounds(5)
+    assert simulation.gates.deleted == []
+    await simulation.run_rounds(5)
+    assert (simulation.gates.deleted, simulation.expired) == (["c"], ["web", "web"])
+
+
+async def test_a_pod_has_only_the_deadline_of_its_service() -> None:
+    """The former service's is not its own any more, though both have become known in one round."""
+    simulation = QueueSimulation()
+    await simulation.create("a", "b", "c")
+    await simulation.run_rounds(30)
+    simulation.policy = compile_policy(_MOVED.replace("10m", "20s", 1))
+    simulation.list_all()
+    await simulation.run_rounds(3)
+    assert (simulation.gates.deleted, simulation.gates.ungated) == ([], ["a", "b", "c"])
+
+
 async def test_an_override_of_a_limit_acts_at_once() -> None:
     simulation = QueueSimulation()
     await simulation.create(*"abcde")

@@ -37,9 +37,11 @@ def keeps_expired(plan: CounterPlan | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseActions:
-    """What happens to Pods that leave the queue. They raise nothing: a failed release refunds its charge."""
+    """What happens to Pods whose time has come. They raise nothing: a failed release refunds its charge."""
 
     release: Callable[[Released], Awaitable[None]]
     """Remove the gate of a charged Pod, or the gates of a charged group."""
-    expire: Callable[[GatedPod], Awaitable[None]]
-    """The Pod has waited for `maxWait`: apply whenExpired. One that is kept waits on, and expires only once."""
+    keep: Callable[[GatedPod], None]
+    """The Pod has waited for `maxWait`, and waits on: called once."""
+    delete: Callable[[GatedPod], Awaitable[bool]]
+    """The Pod has waited for `maxWait`: remove and delete it. False: there is no room for that now; it waits on."""

@@ -1,7 +1,8 @@
-"""Charging of waiting Pods: one request to the store, its refusal, and the charges that the store may lose."""
+"""Charging of waiting Pods: one request to the store, its refusal, and what the store may lose or leave unanswered."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from webhook.controller.release.actions import Released
@@ -53,6 +54,30 @@ class RecentCharges:
             self._owed.pop(booking.uid, None)
 
 
+class StoreTroubles:
+    """Calls without an answer in one round of the release loop: services on other nodes of the store go on.
+
+    Each trouble is reported once a round, however many calls had it.
+    """
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._reported: set[str] = set()
+
+    def begin_round(self) -> None:
+        self._reported = set()
+
+    @contextmanager
+    def pass_over(self) -> Iterator[None]:
+        """Leave the block at a call without an answer, and go on after it."""
+        try:
+            yield
+        except StoreUnavailableError as error:
+            if (said := str(error)) not in self._reported:
+                self._reported.add(said)
+                self._report(said)
+
+
 RETRY_US = 1_000_000
 """Delay after a refusal whose end is unknown: by live Pods, probes in flight, or a store without an answer."""
 _NEVER_US = 60_000_000
@@ -88,6 +113,18 @@ async def renew_charge(
     except StoreUnavailableError:
         return None
     return await charge(store, plan, whole)
+
+
+async def take_back(store: ReleaseStore, plan: CounterPlan, whole: Released, receipt: Receipt | None) -> Receipt | None:
+    """Refund what waits on although it is charged; return the answer, None if the store gives none to the refund."""
+    try:
+        if receipt is not None and receipt.refused is None:
+            # Or a former leader charged it, or its admission: its window may have passed.
+            for pod in whole.pods:
+                await store.refund(plan, pod.waiting.uid)
+    except StoreUnavailableError:  # a later charge is a repeated one, and refunded then
+        return None
+    return receipt
 
 
 async def is_charged(store: ReleaseStore, plan: CounterPlan, pod: GatedPod) -> bool:

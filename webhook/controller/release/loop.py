@@ -13,21 +13,20 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from webhook.controller.release.actions import ReleaseActions, Released
-from webhook.controller.release.charging import RecentCharges, ReleaseStore
+from webhook.controller.release.charging import RecentCharges, ReleaseStore, StoreTroubles
 from webhook.controller.release.failures import ReleaseFailures
 from webhook.controller.release.gated_groups import GatedGroup, GroupFacts
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
 from webhook.controller.release.group_release import GroupRelease
 from webhook.controller.release.index_repair import IndexRepair
+from webhook.controller.release.pod_deletions import PodDeletions
 from webhook.controller.release.queue_reader import QueueReader
 from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.releaser import PodReleaser
 from webhook.controller.release.removal import GateRemoval, RemovalReports
-from webhook.controller.release.store_troubles import StoreTroubles
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan, QueuePlan
 from webhook.core.reporting.queue_document import QueueDepth
-from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import GateClient, QueueIndex
 
 _ROUND_SECONDS = 0.1
@@ -76,7 +75,6 @@ class ReleaseLoop:
         self._pods = pods
         self._store = store
         self._index = index
-        self._gates = gates
         self._policy = policy
         self._reports = reports
         self._wanted = wanted
@@ -85,7 +83,7 @@ class ReleaseLoop:
         """Plans of the services that queue."""
         self._empty: dict[str, int] = {}
         """Their services, each with 0: the counts while no Pod waits."""
-        self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
+        self._releaser = PodReleaser(store, ReleaseActions(self._release, self._keep, self._delete))
         self._troubles = StoreTroubles(reports.on_trouble)
         self.groups = GroupRelease(self._releaser, store, groups)
         removal = RemovalReports(
@@ -97,7 +95,8 @@ class ReleaseLoop:
         shown = self._removal.is_charged, self.groups, lambda: self._unqueued
         self.queue = QueueReader(self._releaser, store, policy, failures, *shown)
         self._retried_us = 0
-        self._repair = IndexRepair(index, self._releaser.pods, self._removal.__contains__, self._troubles)
+        self._deletions = PodDeletions(gates, index, self._limit, self._removal, store.now_us, self._report_expired)
+        self._repair = IndexRepair(index, self._releaser.pods, self._is_leaving, self._troubles)
         self._unqueued: Mapping[str, GatedPod] = {}
         """Pods that are in no queue yet, since the store gave no answer about them."""
 
@@ -117,6 +116,7 @@ class ReleaseLoop:
                 await asyncio.sleep(min(max(seconds, _ROUND_SECONDS_MIN), _ROUND_SECONDS))
         finally:
             self._removal.attempts.cancel()
+            self._deletions.cancel()
             self._reports.on_waiting({})
             self._reports.on_depths(())
 
@@ -196,6 +196,7 @@ class ReleaseLoop:
         by_service: dict[str, list[str]] = {}
         for uid in left:
             self._removal.remove(uid)
+            self._deletions.note_gone(uid)
             if (service := self.groups.remove(uid)) is not None:
                 by_service.setdefault(service, []).append(uid)
         for service, uids in by_service.items():
@@ -207,7 +208,7 @@ class ReleaseLoop:
         """Let Pods wait, or as they are now. About those that are known the store need not be asked."""
         by_service: dict[str, list[GatedPod]] = {}
         for pod in new:
-            if pod.waiting.uid in self._removal:
+            if self._is_leaving(pod.waiting.uid):
                 self._removal.update_pod(pod)
             elif (known := self._releaser.pods.get(pod.waiting.uid)) is not None:
                 self._put_since(pod, known.waiting.since_us)
@@ -242,25 +243,25 @@ class ReleaseLoop:
         if (plan := self._find_plan(pod)) is not None:
             self._recent.add(plan, pod.build_booking(now_us), is_owed=now_us < self._releaser.held_until_us)
 
-    async def _expire(self, pod: GatedPod) -> None:
-        """Apply whenExpired. A Pod that is kept waits on."""
+    def _is_leaving(self, uid: str) -> bool:
+        """Return whether a Pod is in no queue, since it is being released or deleted, or was set aside after that."""
+        return uid in self._removal or uid in self._deletions
+
+    def _keep(self, pod: GatedPod) -> None:
+        if (plan := self._find_plan(pod)) is not None:
+            self._report_expired(plan, pod)
+
+    async def _delete(self, pod: GatedPod) -> bool:
         plan = self._find_plan(pod)
-        if plan is None or plan.queue is None:
-            return  # its service no longer queues
-        if not plan.queue.keeps_expired:
-            self.groups.remove(pod.waiting.uid)
-            self._limit.spend()
-            try:
-                await self._gates.delete(pod.namespace, pod.name, pod.waiting.uid)
-                await self._index.forget(plan, [pod.waiting.uid])
-            except GateError as error:
-                self._removal.set_aside(pod, error)  # it expires again when it waits again
-                return
-            except StoreUnavailableError as error:
-                self._reports.on_trouble(str(error))
-                self._removal.set_aside(pod)
-                return
-        self._reports.on_expired(pod, plan.queue, self._compute_waited_seconds(pod))
+        if plan is None or not self._deletions.has_room(pod.namespace):
+            return False
+        self.groups.remove(pod.waiting.uid)
+        self._deletions.start(plan, pod)
+        return True
+
+    def _report_expired(self, plan: CounterPlan, pod: GatedPod) -> None:
+        if plan.queue is not None:
+            self._reports.on_expired(pod, plan.queue, self._compute_waited_seconds(pod))
 
     def _find_plan(self, pod: GatedPod) -> CounterPlan | None:
         return self._compiled.plans.get(pod.waiting.service) if self._compiled is not None else None

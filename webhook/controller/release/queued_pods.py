@@ -15,8 +15,10 @@ class QueuedPods:
     def __init__(self) -> None:
         self._pods: dict[str, GatedPod] = {}
         self._counts: Counter[str] = Counter()
+        self._deadline_of: dict[str, int] = {}
         self._deadlines: list[tuple[int, str]] = []
-        self._expired: set[str] = set()
+        """The same in a heap, with those that are no longer true."""
+        self._kept: set[str] = set()
         """Pods that have waited for `maxWait`, and wait on."""
         self._apart: set[str] = set()
         """Pods that are not released by themselves: members of groups."""
@@ -60,16 +62,17 @@ class QueuedPods:
             self._apart.add(pod.waiting.uid)
 
     def drop(self, uid: str) -> GatedPod | None:
-        """Remove a Pod that may wait again, if it is known: one that has expired expires only once."""
+        """Remove a Pod that may wait again, if it is known."""
         self._apart.discard(uid)
+        self._deadline_of.pop(uid, None)
         pod = self._pods.pop(uid, None)
         if pod is not None:
             self._counts[pod.waiting.service] -= 1
         return pod
 
     def forget(self, uid: str) -> None:
-        """Forget that a Pod has expired."""
-        self._expired.discard(uid)
+        """Forget that a Pod is kept."""
+        self._kept.discard(uid)
 
     def count(self, service: str) -> int:
         return self._counts[service]
@@ -85,20 +88,28 @@ class QueuedPods:
         return found
 
     def clear_deadlines(self) -> None:
-        self._deadlines = []
+        self._deadline_of, self._deadlines = {}, []
 
     def set_deadline(self, uid: str, at_us: int) -> None:
+        """Set when a Pod has waited for `maxWait`, or when it is tried again to delete it."""
+        self._deadline_of[uid] = at_us
         heapq.heappush(self._deadlines, (at_us, uid))
 
     def find_deadline_us(self) -> int | None:
         """Return the first deadline, None without any."""
+        while self._deadlines and self._deadline_of.get(self._deadlines[0][1]) != self._deadlines[0][0]:
+            heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def take_expired(self, now_us: int) -> Iterator[GatedPod]:
-        """Yield the Pods whose deadline has passed, each once."""
-        while self._deadlines and self._deadlines[0][0] <= now_us:
+        """Yield the Pods whose deadline has passed; they have none then."""
+        while (first_us := self.find_deadline_us()) is not None and first_us <= now_us:
             _, uid = heapq.heappop(self._deadlines)
-            pod = self._pods.get(uid)
-            if pod is not None and uid not in self._expired:
-                self._expired.add(uid)
-                yield pod
+            del self._deadline_of[uid]
+            yield self._pods[uid]
+
+    def note_kept(self, uid: str) -> bool:
+        """Note that a Pod waits on after its deadline; return whether that is new."""
+        is_new = uid not in self._kept
+        self._kept.add(uid)
+        return is_new

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from math import inf
 
 from msgspec.structs import replace
 
 from webhook.controller.release.actions import ReleaseActions, Released, build_member, keeps_expired
-from webhook.controller.release.charging import RETRY_US, ReleaseStore, charge, find_obstacle, renew_charge
+from webhook.controller.release.charging import RETRY_US, ReleaseStore, charge, find_obstacle, renew_charge, take_back
 from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.queued_pods import QueuedPods
@@ -17,10 +16,10 @@ from webhook.core.controller.lane import UNANSWERED
 from webhook.core.controller.order import ReleaseOrder
 from webhook.core.controller.waiting_pod import Member, WaitingPod
 from webhook.core.quota import CounterPlan, Holder, Receipt
-from webhook.errors import StoreUnavailableError
 
 _CHARGES_PER_CALL_MAX = 16
 """Pods that are charged in one call of the store."""
+_UNBOUNDED = 2**31
 
 
 class PodReleaser:
@@ -40,12 +39,12 @@ class PodReleaser:
         """For each order, how many Pods are charged at once: twice as many each time that all of them fit."""
         self.pods = QueuedPods()
         self._unowned: dict[str, GatedPod] = {}
-        """Pods of services that the policy does not have, by uid: they are in no order."""
+        """Pods of services that the policy does not have: they are in no order."""
         self.held_until_us = 0
         """Until then no Pod is charged: the store may lack charges."""
         self._refusals = RefusalRateLimit()
-        self._left: float = inf
-        """How many further Pods this step may release or expire."""
+        self._left, self._is_turn_of_expired = _UNBOUNDED, False
+        """How many further Pods this step may release or delete."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self.pods
@@ -170,7 +169,7 @@ class PodReleaser:
         After `most` Pods it returns at once. The next step then begins with another queue. No Pod of the services
         `held` is released.
         """
-        self._left = inf if most is None else most
+        self._left = _UNBOUNDED if most is None else most
         self._refusals.begin(self._now_us())
         for order in self._orders.values():
             order.held_services = held | self._refusals.reached
@@ -222,12 +221,19 @@ class PodReleaser:
         return self._store.now_us()
 
     async def _expire(self) -> None:
-        for pod in self.pods.take_expired(self._now_us()) if self._left > 0 else ():
-            if not keeps_expired(self._plans.get(pod.waiting.service)):
-                self.remove(pod.waiting.uid)
+        """Apply whenExpired. Deletions leave half of the room to releases: a room of one every second time."""
+        now_us, self._is_turn_of_expired = self._now_us(), not self._is_turn_of_expired
+        kept = (self._left + (not self._is_turn_of_expired)) // 2
+        for pod in self.pods.take_expired(now_us) if self._left > kept else ():
+            uid = pod.waiting.uid
+            if keeps_expired(self._plans.get(pod.waiting.service)):
+                if self.pods.note_kept(uid):
+                    self._actions.keep(pod)
+            elif await self._actions.delete(pod):
                 self._left -= 1
-            await self._actions.expire(pod)
-            if self._left <= 0:
+            else:
+                self.pods.set_deadline(uid, now_us + RETRY_US)
+            if self._left <= kept:
                 return
 
     async def _release_due(self, tag: str) -> None:
@@ -239,7 +245,7 @@ class PodReleaser:
             if not await self._charge(tag, pods):
                 break
 
-    def _take_next(self, order: ReleaseOrder, most: float) -> list[Released]:
+    def _take_next(self, order: ReleaseOrder, most: int) -> list[Released]:
         """Take the next Pods and groups out of the order, as if each of them fitted."""
         taken: list[Released] = []
         while len(taken) < most and (waiting := order.take(self._now_us())) is not None:
@@ -278,13 +284,7 @@ class PodReleaser:
         """Let a Pod or a group wait on that is not released; False if no other one should be tried now."""
         uid = pod.waiting.uid
         is_held = receipt is not None and receipt.at_us < self.held_until_us  # the answer revealed a loss
-        try:
-            if receipt is not None and receipt.refused is None:
-                # Or a former leader charged it, or its admission: its window may have passed.
-                for one in pod.pods:
-                    await self._store.refund(self._plans[pod.waiting.service], one.waiting.uid)
-        except StoreUnavailableError:  # a later charge is a repeated one, and refunded then
-            receipt = None
+        receipt = await take_back(self._store, self._plans[pod.waiting.service], pod, receipt)
         if receipt is None or is_held:
             now_us = self._now_us()
             order.put_back(uid, now_us, self.held_until_us if is_held else now_us + RETRY_US, UNANSWERED)

@@ -1,4 +1,4 @@
-"""Attempts to remove gates: concurrent ones, as the slots of their namespaces and the rate of releases allow."""
+"""Attempts to remove gates or to delete Pods: concurrent, as slots of namespaces and the rate of releases allow."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ _BACKLOG_MAX = 16
 """Charged Pods that wait for a slot: a charge is older than the release that it is for."""
 
 Answer = bool | GateError | None
-"""As `GateClient.remove` returns or raises it; None if the Pod was not tried, as others had no answer."""
+"""As a `GateClient` returns or raises it; None if the Pod was not tried, as others had no answer."""
 
 
 class RemovalAttempts:
@@ -28,9 +28,12 @@ class RemovalAttempts:
         now_us: Callable[[], int],
         on_answer: Callable[[CounterPlan | None, GatedPod, Answer], Awaitable[None]],
         on_end: Callable[[str], None],
+        *,
+        deletes: bool = False,
     ) -> None:
         """`on_answer` belongs to the attempt; `on_end` is called with the uid when it is no longer under way."""
         self._gates = gates
+        self._deletes = deletes
         self._limit = limit
         self._now_us = now_us
         self._on_answer = on_answer
@@ -60,7 +63,7 @@ class RemovalAttempts:
         return waiting < _BACKLOG_MAX and self._limit.compute_room(self._now_us()) > 0
 
     def start(self, plan: CounterPlan | None, pod: GatedPod) -> None:
-        """Start to remove the gate of a Pod."""
+        """Start the call for a Pod."""
         uid = pod.waiting.uid
         self._limit.spend()
         self._backlog[uid] = pod
@@ -79,7 +82,8 @@ class RemovalAttempts:
     async def _remove(self, pod: GatedPod) -> bool | GateError:
         is_answered = False
         try:
-            is_there = await self._gates.remove(pod.namespace, pod.name, pod.waiting.uid)
+            call = self._gates.delete if self._deletes else self._gates.remove
+            is_there = await call(pod.namespace, pod.name, pod.waiting.uid)
             is_answered = True
         except GateError as error:
             is_answered = error.is_refused
