@@ -37,11 +37,14 @@ class _OrderComparison(RuleBasedStateMachine):
         service=st.sampled_from(sorted(_MEMBERS)),
         amount=st.sampled_from([1, 2]),
         priority=st.sampled_from([0, 0, 0, 5]),
-        scope=st.sampled_from(["", "", "team"]),
+        scope=st.sampled_from(["", "", "team", "other"]),
+        waited_seconds=st.sampled_from([0, 0, 1, 300, 1500]),
     )
-    def add(self, service: str, amount: int, priority: int, scope: str) -> WaitingPod:
+    def add(self, service: str, amount: int, priority: int, scope: str, waited_seconds: int = 0) -> WaitingPod:
+        """Add a Pod, also one that waits anew, as old as it is."""
         self.count += 1
-        pod = WaitingPod(f"u{self.count:04}", service, self.now_us, {"pods": amount}, scope, priority)
+        since_us = self.now_us - waited_seconds * 1_000_000
+        pod = WaitingPod(f"u{self.count:04}", service, since_us, {"pods": amount}, scope, priority)
         self.order.add(pod)
         self.order.add(pod)
         self.model.add(pod)
@@ -86,10 +89,11 @@ class _OrderComparison(RuleBasedStateMachine):
             self.order.remove(pod.uid)
             self.model.remove(pod)
 
-    @rule()
-    def retry(self) -> None:
-        self.order.retry()
-        self.model.until = {shape: (0, by) for shape, (_, by) in self.model.until.items()}
+    @rule(but=st.sets(st.sampled_from(sorted(_MEMBERS)), max_size=2))
+    def retry(self, but: set[str]) -> None:
+        self.order.retry(but)
+        until = self.model.until.items()
+        self.model.until = {shape: (at_us if shape[0] in but else 0, by) for shape, (at_us, by) in until}
 
     @rule(seconds=st.sampled_from([1, 60, 121, 299, 600, 601, 1300]))
     def wait(self, seconds: int) -> None:
@@ -105,3 +109,30 @@ class _OrderComparison(RuleBasedStateMachine):
 
 TestComparison = _OrderComparison.TestCase
 TestComparison.settings = settings(max_examples=60, stateful_step_count=80)
+
+
+def test_a_pool_lane_that_is_put_aside_leaves_its_place_to_those_behind_it() -> None:
+    """C was put aside behind B, whose room is kept in the pool; B is behind A now, in another scope than C."""
+    members = {"gold": Member("gold", 0, 5 * _MINUTE_US), "bronze": Member("bronze", 1, 5 * _MINUTE_US)}
+    for order in (OrderModel(members), ReleaseOrder(members.values())):
+        for pod in (
+            WaitingPod("A", "gold", 1, {"pods": 1}, "team", 5),
+            WaitingPod("B", "gold", 2, {"pods": 2}, "team", 5),
+            WaitingPod("C", "gold", 3, {"pods": 1}, "other"),
+            WaitingPod("D", "bronze", 4, {"pods": 1}),
+            WaitingPod("E", "bronze", 5, {"pods": 1}),
+        ):
+            order.add(pod)
+        assert [_take(order, 0), _take(order, 0)] == ["A", "B"]
+        order.put_back("B", 0, 60 * _MINUTE_US, Holder.POOL)
+        order.put_back("A", 0, 5 * _MINUTE_US, Holder.SERVICE)
+        now_us = 5 * _MINUTE_US + 1
+        assert [_take(order, now_us), _take(order, now_us)] == ["A", "D"]
+        order.confirm("D")
+        order.put_back("A", now_us, 6 * _MINUTE_US, Holder.SERVICE)
+        assert [_take(order, now_us), _take(order, now_us)] == ["C", "E"]
+
+
+def _take(order: ReleaseOrder | OrderModel, now_us: int) -> str | None:
+    pod = order.take(now_us)
+    return None if pod is None else pod.uid

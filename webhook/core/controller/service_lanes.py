@@ -169,8 +169,11 @@ class ServiceLanes:
 
     def _list_candidates(self, ready: _SortedLanes, now_us: int) -> list[NextPod]:
         """Return the Pod for which room of the pool is kept, and the first one of the ready lanes."""
-        self._update(now_us)
-        kept, first = self._find_first(self._kept[_POOL].lanes), self._find_first(ready)
+        is_complete = False
+        while not is_complete:
+            self._update(now_us)
+            kept, first = self._find_first(self._kept[_POOL].lanes), self._find_first(ready)
+            is_complete = not self._given_up  # else those behind a lane that was put aside are candidates, too
         found = [(kept, True), (first, False)]
         return [NextPod(lane, lane.find_oldest(), is_blocked) for lane, is_blocked in found if lane is not None]
 
