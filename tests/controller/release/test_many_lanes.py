@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from tests.controller.release.queue_simulation import SECOND_US, QueueSimulation
+from tests.controller.release.queue_simulation import SECOND_US, WEB, QueueSimulation
 from webhook.core.quota import Acquire, Receipt
 
 _POOL = "pools: [{name: all, windows: [{window: 10s, hard: {pods: 9999}}], whenExceeded: Queue}]"
@@ -93,3 +93,22 @@ async def test_a_pod_behind_many_that_are_tried_each_second_is_tried_in_the_end(
     await simulation.create("last")
     await simulation.run_rounds(4)
     assert simulation.gates.ungated == ["p899", "p898", "last"]
+
+
+async def test_changes_of_a_waiting_pod_leave_nothing_behind() -> None:
+    """Behind the first of its lane a Pod is removed without a look at the others."""
+    simulation = QueueSimulation(WEB.replace("pods: 2", "pods: 0"))
+    await simulation.create("first0", annotations={"podgate.io/priority": "0"})
+    await simulation.create("first1", annotations={"podgate.io/priority": "1"})
+    await simulation.create("changing")
+    for number in range(200):
+        pod = simulation.gates.pods["changing"]
+        metadata = replace(pod.metadata, annotations={"podgate.io/priority": str(number % 2)})
+        simulation.gates.pods["changing"] = replace(pod, metadata=metadata)
+        simulation.list_page("changing")
+        await simulation.run_rounds()
+    releaser = simulation.loop._releaser
+    lanes = [lane for order in releaser._orders.values() for lanes in order._lanes.values() for lane in lanes]
+    assert sorted(map(len, lanes)) == [1, 2]
+    assert max(len(lane._by_age) for lane in lanes) <= 4
+    assert len(releaser.pods._deadlines) <= 6

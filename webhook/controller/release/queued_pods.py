@@ -94,6 +94,8 @@ class QueuedPods:
         """Set when a Pod has waited for `maxWait`, or when it is tried again to delete it."""
         self._deadline_of[uid] = at_us
         heapq.heappush(self._deadlines, (at_us, uid))
+        if len(self._deadlines) > 2 * len(self._deadline_of):
+            self._deadlines = sorted((at_us, uid) for uid, at_us in self._deadline_of.items())
 
     def find_deadline_us(self) -> int | None:
         """Return the first deadline, None without any."""

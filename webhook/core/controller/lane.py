@@ -34,6 +34,8 @@ class PodLane:
     def add(self, pod: WaitingPod) -> None:
         self._pods[pod.uid] = pod
         heappush(self._by_age, (pod.since_us, pod.uid))
+        if len(self._by_age) > 2 * len(self._pods):  # those removed would stay until they are the first
+            self._by_age = sorted((pod.since_us, pod.uid) for pod in self._pods.values())
 
     def remove(self, uid: str) -> WaitingPod:
         """Remove a Pod. The order never begins with a removed Pod; others leave it when they are its first."""
