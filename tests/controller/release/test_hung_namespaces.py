@@ -145,3 +145,30 @@ async def test_a_namespace_hangs_only_after_a_while() -> None:
         assert slots.hangs("a") == hangs
     slots.release("a", is_answered=True)
     assert not slots.hangs("a")
+
+
+async def test_a_namespace_that_did_not_answer_once_is_forgotten() -> None:
+    """Else each new namespace would be taken to hang until its first answer, and its service be passed over."""
+    clock = VirtualClock(SECOND_US)
+    slots = RemovalSlots(clock.now_us)
+    for gone in ("gone", "gone, too"):
+        assert await slots.acquire(gone)
+        slots.release(gone, is_answered=False)
+    assert await slots.acquire("new")
+    assert (slots.hangs("gone"), slots.hangs("new")) == (True, True)
+    clock.set(clock.now_us() + 10 * SECOND_US)
+    slots.release("new", is_answered=True)
+    assert await slots.acquire("newer")
+    assert (slots.hangs("gone"), slots.hangs("newer")) == (False, False)
+    assert not slots._unanswered_us
+
+
+async def test_a_namespace_that_is_tried_again_and_again_hangs() -> None:
+    clock = VirtualClock(SECOND_US)
+    slots = RemovalSlots(clock.now_us)
+    for _ in range(20):
+        assert await slots.acquire("hung")
+        clock.set(clock.now_us() + 5 * SECOND_US)
+        slots.release("hung", is_answered=False)
+        clock.set(clock.now_us() + SECOND_US)
+        assert slots.hangs("hung")

@@ -9,6 +9,8 @@ _ANSWER_US = 2_000_000
 """How long after an answer a namespace may hold more than one slot."""
 _HANG_US = 1_000_000
 """After so long without an answer a namespace hangs: a slow API server gives most within a second."""
+_FORGET_US = 10_000_000
+"""After so long without a call a namespace is as new: a Pod that waits is tried again sooner."""
 
 
 class RemovalSlots:
@@ -27,19 +29,30 @@ class RemovalSlots:
         """When the last call in a namespace was answered, of those that hold slots."""
         self._begun_us: dict[str, int] = {}
         """Since when a namespace holds slots."""
-        self._unanswered: set[str] = set()
-        """Namespaces in which the last call was not answered."""
+        self._unanswered_us: dict[str, int] = {}
+        """Since when, of namespaces in which the last call was not answered."""
 
     def hangs(self, namespace: str) -> bool:
         """Return whether calls in a namespace wait for an answer, and none had one lately.
 
         While one hangs, a new one is taken to hang until its first answer: others do not wait to find that out.
         """
-        if namespace in self._unanswered:
+        self._forget_idle()
+        if namespace in self._unanswered_us:
             return True
         is_new = namespace not in self._answered_us
-        some_hang = is_new and (self._unanswered or any(self._is_silent(other, _HANG_US) for other in self._held))
+        some_hang = is_new and (self._unanswered_us or any(self._is_silent(other, _HANG_US) for other in self._held))
         return self._is_silent(namespace, 0 if some_hang else _HANG_US)
+
+    def _forget_idle(self) -> None:
+        """Forget namespaces without an answer in which no call runs or waits, and none did lately."""
+        now_us = self._now_us()
+        for namespace, at_us in (*self._unanswered_us.items(),):
+            if 0 <= now_us - at_us < _FORGET_US:
+                return  # the others are younger
+            del self._unanswered_us[namespace]
+            if self._held[namespace] or namespace in self._waiting:
+                self._unanswered_us[namespace] = now_us
 
     def _is_silent(self, namespace: str, silent_us: int) -> bool:
         """Return whether a namespace holds slots, and has given no answer for a while."""
@@ -61,10 +74,11 @@ class RemovalSlots:
         """Give a slot back, and to the next ones that wait. `is_answered`: the API server has done it or refused it."""
         self._held[namespace] -= 1
         if is_answered:
-            self._unanswered.discard(namespace)
+            self._unanswered_us.pop(namespace, None)
             self._answered_us[namespace] = self._now_us()
         else:
-            self._unanswered.add(namespace)
+            self._unanswered_us.pop(namespace, None)
+            self._unanswered_us[namespace] = self._now_us()
             for turn in self._waiting.pop(namespace, ()):
                 if not turn.cancelled():
                     turn.set_result(False)
@@ -92,7 +106,7 @@ class RemovalSlots:
     def _has_share(self, namespace: str) -> bool:
         free = _SLOTS - self._held.total()
         if not self._answers(namespace):
-            free = min(free if namespace not in self._unanswered else free - _SLOTS // 2, 1)
+            free = min(free if namespace not in self._unanswered_us else free - _SLOTS // 2, 1)
         return self._held[namespace] < free
 
     def _find_next(self) -> str | None:
