@@ -4,6 +4,7 @@ import pytest
 
 from tests.controller.release.group_simulation import SERVICES, SINGLE, GroupSimulation, member_of
 from tests.controller.release.release_loop import read_usage
+from webhook.errors import GateError
 
 _ROOMY = "pods: 9999"
 
@@ -131,3 +132,44 @@ async def test_a_group_without_an_answer_is_tried_by_its_first_member_for_thirty
     shop.gates.trouble = 0
     await shop.run_rounds(10)
     assert sorted(shop.gates.ungated) == uids
+
+
+async def test_refused_members_of_groups_that_have_begun_leave_the_rate_to_others() -> None:
+    """Pods of their own service that are released do not change that."""
+    shop = build_shop(SERVICES.replace("[shop]", "[shop, mall]", 1), rate=50)
+    for group in ("a", "b", "c"):
+        uids = [f"{group}{number:03}" for number in range(200)]
+        shop.gates.refused.update(uids[1:])
+        await shop.join(member_of(group, 200), *uids)
+    await shop.run_rounds(5)
+    refused = len(shop.gates.refusals)
+    assert sorted(shop.gates.ungated) == ["a000", "b000", "c000"]
+    for second in range(20):
+        await shop.create(f"x{second}", namespace="mall")
+        await shop.run_rounds(1)
+    assert {f"x{second}" for second in range(20)} < set(shop.gates.ungated)
+    assert len(shop.gates.refusals) - refused <= 3 * 20, "one of each group a second"
+    shop.gates.refused.clear()
+    await shop.run_rounds(20)
+    assert len(shop.gates.ungated) == 3 * 200 + 20
+
+
+async def test_a_group_that_has_begun_holds_its_service_for_thirty_seconds_without_an_answer() -> None:
+    shop = build_shop(SERVICES.replace("[shop]", "[shop, mall]", 1))
+    removed, remove = list[str](), shop.gates.remove
+
+    async def remove_first(namespace: str, name: str, uid: str) -> bool:
+        if namespace == "shop" and removed:
+            raise GateError(f"{namespace}/{name}", "cannot release: no answer in time")
+        removed.append(uid)
+        return await remove(namespace, name, uid)
+
+    shop.gates.remove = remove_first  # type: ignore[method-assign]  a webhook of one namespace that hangs
+    await shop.join(member_of("a", 3), "a0", "a1", "a2")
+    await shop.run_rounds(1)
+    await shop.create("x", namespace="mall")
+    await shop.run_rounds(25)
+    assert removed == ["a0"]
+    await shop.run_rounds(10)
+    assert removed == ["a0", "x"]
+    assert await read_usage(shop) == 4

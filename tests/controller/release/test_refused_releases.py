@@ -1,11 +1,15 @@
 """Pods whose release the API server refuses: shown with the reason, charged once in the end, and in nobody's way."""
 
+import pytest
+
 from tests.controller.release.place_reporter import FakePlaceEvents
 from tests.controller.release.queue_simulation import WEB, QueueSimulation
 from tests.controller.release.release_loop import read_usage
 from webhook.controller.release.place_reporter import PlaceReporter
 from webhook.controller.release.queue_reader import QueueSelection
+from webhook.core.quota import CounterPlan
 from webhook.core.reporting.queue_document import FailingPods, QueueDocument, WaitCause, render_depths
+from webhook.errors import StoreUnavailableError
 
 ROOMY = WEB.replace("pods: 2", "pods: 90").replace("maxPods: 9", "maxPods: 900")
 TWO = ROOMY + WEB.replace("web", "batch").replace("shop", "batch")
@@ -125,6 +129,33 @@ async def test_a_refusal_after_a_lost_answer_keeps_the_charge_of_a_pod_that_may_
     await simulation.run_rounds(40)
     assert await read_usage(simulation) == 1
     assert (simulation.waiting, (await read_document(simulation)).pods) == ({"web": 0}, ())
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_a_refused_pod_is_not_released_while_its_refund_may_be_done(*, is_done: bool) -> None:
+    """Its service goes on meanwhile."""
+    simulation = QueueSimulation(WEB.replace("64s", "1h"))
+    refund, asked = simulation.store.refund, list[str]()
+
+    async def lose_answers(plan: CounterPlan, uid: str) -> bool:
+        asked.append(uid)
+        found = await refund(plan, uid) if is_done or len(asked) > 3 else False
+        if len(asked) <= 3:
+            raise StoreUnavailableError("no answer in time")
+        return found
+
+    simulation.store.refund = lose_answers  # type: ignore[method-assign]  a store whose answers are lost
+    simulation.gates.refused.add("a")
+    await simulation.create("a")
+    await simulation.run_rounds(0.3)
+    simulation.gates.refused.clear()
+    await simulation.create("b")
+    await simulation.run_rounds(1.5)
+    assert simulation.gates.ungated == ["b"]
+    await simulation.create("c", "d")
+    await simulation.run_rounds(30)
+    assert len(asked) == 4
+    assert (len(simulation.gates.ungated), await read_usage(simulation)) == (2, 2)
 
 
 async def test_a_pod_that_is_deleted_while_it_is_refused_is_forgotten() -> None:

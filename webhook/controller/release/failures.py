@@ -18,6 +18,7 @@ class ReleaseFailure(Struct, frozen=True, gc=False):
 
     pod: GatedPod
     since_us: int
+    at_us: int
     refusals: int
     reason: str
     """As `GateError.reason`."""
@@ -41,13 +42,13 @@ class ReleaseFailures:
         known = self._by_uid.get(uid)
         since_us, refusals = (known.since_us, known.refusals) if known is not None else (now_us, 0)
         refusals += error.is_refused
-        found = self._by_uid[uid] = ReleaseFailure(pod, since_us, refusals, error.reason, error.answer)
+        found = self._by_uid[uid] = ReleaseFailure(pod, since_us, now_us, refusals, error.reason, error.answer)
         return found
 
     def update_pod(self, pod: GatedPod) -> None:
-        """Replace a Pod that has changed."""
+        """Replace a Pod that has changed. It is tried again: the cause may be gone."""
         if (known := self._by_uid.get(pod.waiting.uid)) is not None:
-            self._by_uid[pod.waiting.uid] = replace(known, pod=pod)
+            self._by_uid[pod.waiting.uid] = replace(known, pod=pod, at_us=0)
 
     def forget(self, uid: str) -> bool:
         """Forget a Pod; return whether it had failed."""
@@ -55,6 +56,16 @@ class ReleaseFailures:
 
     def get(self, uid: str) -> ReleaseFailure | None:
         return self._by_uid.get(uid)
+
+    def find_pause_us(self, uid: str) -> int:
+        """Return how long others take their turn before a Pod is tried again."""
+        known = self._by_uid.get(uid)
+        return PAUSE_US if known is None else known.pause_us
+
+    def is_pausing(self, uid: str, now_us: int) -> bool:
+        """Return whether a Pod was refused, and it is too early to try it again."""
+        known = self._by_uid.get(uid)
+        return known is not None and known.refusals > 0 and 0 <= now_us - known.at_us < known.pause_us
 
     def list_failures(self) -> Collection[ReleaseFailure]:
         return self._by_uid.values()

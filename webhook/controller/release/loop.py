@@ -137,7 +137,7 @@ class ReleaseLoop:
         with self._troubles.pass_over():
             for plan, pod in await self.groups.update(compiled.plans) if is_listed else ():
                 self._removal.attempts.start(plan, pod)
-        self._removal.continue_groups()
+        self._removal.groups.go_on_all()
         await self._removal.update_index()
         await self._repair.repair(self._queued, now_us)
         if now_us - self._retried_us >= _RETRY_SECONDS * 1_000_000:
@@ -230,7 +230,7 @@ class ReleaseLoop:
         pods = self.groups.take(whole)
         plan = self._find_plan(pods[0])
         if isinstance(whole, GatedGroup) and plan is not None:
-            self._removal.start_group(plan, pods)
+            self._removal.groups.start(plan, pods)
             return
         for pod in pods:
             self._removal.attempts.start(plan, pod)

@@ -5,14 +5,14 @@ A charge is kept until it is known whether the gate is removed, but not for long
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 
-from webhook.controller.release.failures import PAUSE_US, ReleaseFailures
+from webhook.controller.release.failures import ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod
-from webhook.controller.release.group_removal import GroupRemoval
+from webhook.controller.release.group_removal import GroupRemoval, GroupRemovals
 from webhook.controller.release.pod_backoff import PodBackoff
 from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.removal_attempts import Answer, RemovalAttempts
@@ -48,9 +48,11 @@ class GateRemoval:
     - Each attempt counts in the rate of releases.
     - Without an answer the Pod stays charged, and its gate is removed again each second. After 30 s it is refunded,
       unless it is gone: an attempt may have removed its gate, and it may have run.
-    - A refusal concerns one Pod: it is refunded, unless an earlier attempt may have removed the gate.
+    - A refusal concerns one Pod: it is refunded, unless an earlier attempt may have removed the gate. Nothing but that
+      is tried until the store has answered: it may have done it.
     - Of a group one gate is removed first. If that is refused, or is not answered for 30 s, the group is refunded. Once
-      a gate is removed, the others stay charged, and are removed again each second.
+      a gate is removed, the others stay charged, and are removed again each second, after a refusal as Pods that are
+      set aside.
     - A refunded Pod is set aside, a group as a whole: others take their turn. It waits again, as old as it is, after
       5 s, then 10 s, at most 60 s; at once if it has changed, or if another Pod of its service that was refused is
       released.
@@ -70,18 +72,18 @@ class GateRemoval:
         self._failures = failures
         self._reports = reports
         self.attempts = RemovalAttempts(gates, limit, store.now_us, self._note_answer, self._forget_attempt)
+        self.groups = GroupRemovals(self.attempts)
         self._charged: dict[str, tuple[CounterPlan, GatedPod, int]] = {}
         """Charged Pods whose gates may still be there, and since when."""
         self._silent: set[str] = set()
         """Charged Pods of which an attempt had no answer: it may have removed the gate."""
+        self._refunding: set[str] = set()
+        """Those whose refund has begun, and was not answered."""
         self.backoff = PodBackoff(reports.on_waiting)
         self._gone: set[str] = set()
         """Pods that were deleted, or whose gates were removed, while their removal ran."""
         self._left: dict[str, tuple[CounterPlan, list[str]]] = {}
         """Pods that have left the queue and are still in the index, by service."""
-        self._group_of: dict[str, GroupRemoval] = {}
-        """By uid of a member."""
-        self._groups: list[GroupRemoval] = []
         self._refused: set[str] = set()
         """Members of groups whose last removal was refused: others of their services need not wait for them."""
         self._refusals = Counter[str]()
@@ -98,28 +100,16 @@ class GateRemoval:
     @property
     def held_services(self) -> AbstractSet[str]:
         """Services whose Pods should not be charged now: slow ones, and those with charged Pods without an answer."""
-        silent = (pod for uid, (_, pod, _) in self._charged.items() if uid not in self._refused)
-        return {pod.waiting.service for pod in silent} | self.slow_services | self.attempts.hung_services
+        now_us, asked = self._store.now_us(), self._refused | self._refunding
+        silent = (
+            pod.waiting.service
+            for uid, (_, pod, since_us) in self._charged.items()
+            if uid not in asked and (now_us - since_us < _RESERVED_US or not self.groups.has_begun(uid))
+        )
+        return {*silent} | self.slow_services | self.attempts.hung_services
 
     def is_charged(self, uid: str) -> bool:
-        return uid in self._charged or uid in self._group_of
-
-    def start_group(self, plan: CounterPlan, pods: Sequence[GatedPod]) -> None:
-        """Start to remove the gates of a charged group."""
-        group = GroupRemoval(plan, pods)
-        self._groups.append(group)
-        self._group_of.update(dict.fromkeys(group.pods, group))
-        self._go_on(group)
-
-    def continue_groups(self) -> None:
-        """Try members for which there was no room before."""
-        self._groups = [group for group in self._groups if group.pods]
-        for group in self._groups:
-            self._go_on(group)
-
-    def _go_on(self, group: GroupRemoval) -> None:
-        while group.is_ready and (not group.has_begun or self.attempts.has_room(group.namespace)):
-            self.attempts.start(group.plan, group.take_next())
+        return uid in self._charged or self.groups.find(uid) is not None
 
     def _forget_attempt(self, uid: str) -> None:
         if uid not in self:
@@ -134,17 +124,13 @@ class GateRemoval:
         now_us = self._store.now_us()
         if error is not None and pod.waiting.uid not in self._gone:
             self._failures.note(pod, now_us, error)
-        self._set_aside(pod, now_us + self._find_pause_us(pod.waiting.uid))
+        self._set_aside(pod, now_us + self._failures.find_pause_us(pod.waiting.uid))
 
     def _set_aside(self, pod: GatedPod, until_us: int) -> None:
         if pod.waiting.uid in self._gone:
             self._forget_wait(pod.waiting.uid)
         else:
             self.backoff.add(pod, until_us)
-
-    def _find_pause_us(self, uid: str) -> int:
-        failure = self._failures.get(uid)
-        return PAUSE_US if failure is None else failure.pause_us
 
     def update_pod(self, pod: GatedPod) -> None:
         """Replace a Pod that has changed."""
@@ -166,29 +152,40 @@ class GateRemoval:
 
     async def retry(self, now_us: int) -> None:
         """Remove gates again as the rate allows; refund what is charged for too long; called once a second."""
-        slow, tried = self.slow_services, set[str]()
+        silent = set[str]()
+        """Services about which the store gave no answer."""
         for uid, (plan, pod, since_us) in tuple(self._charged.items()):
-            if uid in self.attempts or uid not in self._charged:
+            if uid in self.attempts or uid not in self._charged or plan.service in silent:
                 continue
             self._charged[uid] = self._charged.pop(uid)  # others are the first the next time
-            group, is_reserved = self._group_of.get(uid), now_us - since_us < _RESERVED_US
-            if group is not None and group.has_begun:
-                if plan.service not in tried:
-                    group.untried[uid] = pod
-                    tried.update(slow & {plan.service})
-            elif group is not None and (group.is_given_up or not (is_reserved or uid in self._gone)):
-                await self._refund_group(group)
-            elif group is not None or is_reserved:
-                if self.attempts.has_room(pod.namespace):
-                    self.attempts.start(plan, pod)
-            elif uid in self._gone:
-                # An attempt without an answer may have removed the gate: the charge stays.
-                self._forget_charge(uid)
-                self._forget_wait(uid)
-            else:
-                await self._refund(plan, pod)
-        self.continue_groups()
-        self.backoff.return_due(now_us, slow)
+            try:
+                await self._retry(plan, pod, now_us, is_reserved=now_us - since_us < _RESERVED_US)
+            except StoreUnavailableError as error:
+                self._reports.on_trouble(str(error))
+                silent.add(plan.service)
+        self.groups.try_refused()
+        self.groups.go_on_all()
+        self.backoff.return_due(now_us, self.slow_services)
+
+    async def _retry(self, plan: CounterPlan, pod: GatedPod, now_us: int, *, is_reserved: bool) -> None:
+        """Try a charged Pod again, or refund it, with its group."""
+        uid, group = pod.waiting.uid, self.groups.find(pod.waiting.uid)
+        if group is not None and group.has_begun:
+            if not self._failures.is_pausing(uid, now_us):
+                group.untried[uid] = pod
+        elif group is not None and (group.is_given_up or not (is_reserved or uid in self._gone)):
+            await self._refund_group(group)
+        elif uid in self._refunding:
+            await self._refund(plan, pod)
+        elif group is not None or is_reserved:
+            if self.attempts.has_room(pod.namespace):
+                self.attempts.start(plan, pod)
+        elif uid in self._gone:
+            # An attempt without an answer may have removed the gate: the charge stays.
+            self._forget_charge(uid)
+            self._forget_wait(uid)
+        else:
+            await self._refund(plan, pod)
 
     async def _note_answer(self, plan: CounterPlan | None, pod: GatedPod, answer: Answer) -> None:
         try:
@@ -205,9 +202,9 @@ class GateRemoval:
         """Note that the gate of a Pod is removed, or that the Pod is gone."""
         uid, service, is_silent = pod.waiting.uid, pod.waiting.service, pod.waiting.uid in self._silent
         self._refusals.pop(service, None)
-        if self._failures.forget(uid):
+        group, had_failed = self.groups.find(uid), self._failures.forget(uid)
+        if had_failed:
             self.backoff.note_released(service)
-        group = self._group_of.get(uid)
         if is_there:
             self._reports.on_released(pod)
         elif group is not None:
@@ -220,18 +217,22 @@ class GateRemoval:
         if plan is not None:
             self._left.setdefault(plan.service, (plan, []))[1].append(uid)
         if group is not None:
-            del self._group_of[uid]
+            self.groups.forget(uid)
             # One that is gone may have been released by an attempt without an answer.
             group.remove(uid, has_begun=is_there or is_silent)
-            self._go_on(group)
+            if had_failed:
+                self.groups.try_all(group)
+            self.groups.go_on(group)
 
     async def _note_failure(self, plan: CounterPlan | None, pod: GatedPod, error: GateError | None) -> None:
         """Note that a gate was not removed; without an error it was not tried."""
-        uid, service, group = pod.waiting.uid, pod.waiting.service, self._group_of.get(pod.waiting.uid)
+        uid, service, group = pod.waiting.uid, pod.waiting.service, self.groups.find(pod.waiting.uid)
         if error is None:
             error, is_unchanged = GateError(f"{pod.namespace}/{pod.name}", _UNTRIED), True
         elif is_unchanged := error.is_refused:
             self._refusals[service] = min(self._refusals[service] + 1, _REFUSALS_MAX)
+            if group is not None:
+                group.note_refusal()
         else:
             self._silent.add(uid)
         for one in (pod,) if group is None or group.has_begun else group.pods.values():
@@ -252,14 +253,15 @@ class GateRemoval:
         for first in range(0, len(uids), _REFUNDS_PER_CALL_MAX):
             some = uids[first : first + _REFUNDS_PER_CALL_MAX]
             await asyncio.gather(*(self._store.refund(group.plan, uid) for uid in some))
-        until_us = self._store.now_us() + max(map(self._find_pause_us, uids))
+        until_us = self._store.now_us() + max(map(self._failures.find_pause_us, uids))
         for uid in uids:
-            del self._group_of[uid]
+            self.groups.forget(uid)
             self._forget_charge(uid)
             self._set_aside(group.pods.pop(uid), until_us)
         self._reports.on_room()
 
     async def _refund(self, plan: CounterPlan, pod: GatedPod) -> None:
+        self._refunding.add(pod.waiting.uid)
         await self._store.refund(plan, pod.waiting.uid)
         self._forget_charge(pod.waiting.uid)
         self.set_aside(pod)
@@ -267,6 +269,7 @@ class GateRemoval:
 
     def _forget_charge(self, uid: str) -> None:
         self._charged.pop(uid, None)
+        self._refunding.discard(uid)
         self._silent.discard(uid)
         self._refused.discard(uid)
 

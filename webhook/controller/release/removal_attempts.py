@@ -58,7 +58,9 @@ class RemovalAttempts:
         return {pod.waiting.service for pod in self._backlog.values() if self._slots.hangs(pod.namespace)}
 
     def has_room(self, namespace: str) -> bool:
-        """Return whether a Pod of a namespace may be tried without delay for others."""
+        """Return whether a Pod of a namespace may be tried again without delay for others."""
+        if self._slots.hangs(namespace) and self._slots.is_busy(namespace):
+            return False
         waiting = sum(pod.namespace == namespace for pod in self._backlog.values())
         return waiting < _BACKLOG_MAX and self._limit.compute_room(self._now_us()) > 0
 

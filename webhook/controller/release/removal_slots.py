@@ -44,6 +44,10 @@ class RemovalSlots:
         some_hang = is_new and (self._unanswered_us or any(self._is_silent(other, _HANG_US) for other in self._held))
         return self._is_silent(namespace, 0 if some_hang else _HANG_US)
 
+    def is_busy(self, namespace: str) -> bool:
+        """Return whether a call in a namespace runs or waits."""
+        return bool(self._held[namespace]) or namespace in self._waiting
+
     def _forget_idle(self) -> None:
         """Forget namespaces without an answer in which no call runs or waits, and none did lately."""
         now_us = self._now_us()
@@ -51,7 +55,7 @@ class RemovalSlots:
             if 0 <= now_us - at_us < _FORGET_US:
                 return  # the others are younger
             del self._unanswered_us[namespace]
-            if self._held[namespace] or namespace in self._waiting:
+            if self.is_busy(namespace):
                 self._unanswered_us[namespace] = now_us
 
     def _is_silent(self, namespace: str, silent_us: int) -> bool:
