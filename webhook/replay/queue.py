@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.controller.release.actions import ReleaseActions, Released
+from webhook.controller.release.charging import StoreTroubles
 from webhook.controller.release.gated_groups import GroupFacts, GroupKey, find_key
 from webhook.controller.release.gated_pods import GatedPod, read_membership
 from webhook.controller.release.group_release import GroupRelease
@@ -45,7 +46,7 @@ class ReplayQueue:
         self._released: set[GroupKey] = set()
         """Groups that were released. Of groups whose Pods do not carry their size, each Pod is complete by itself."""
         facts = GroupFacts(lambda _: Size(1), self._released.__contains__)
-        self._groups = GroupRelease(self._releaser, store.shared, facts)
+        self._groups = GroupRelease(self._releaser, store.shared, facts, StoreTroubles(lambda _: None))
         self._pods: dict[str, Mapping[str, Any]] = {}
         self._next_us: int | None = None
         self._left: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"released": [], "expired": []})

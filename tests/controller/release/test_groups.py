@@ -11,7 +11,9 @@ from webhook.core.groups.completeness import Size
 from webhook.core.groups.membership import Membership
 from webhook.core.kubernetes.pod import OwnerReference, PodStatus
 from webhook.core.policy_fields import GroupSource
+from webhook.core.quota import CounterPlan
 from webhook.core.reporting.queue_document import WaitCause, WaitingGroups
+from webhook.errors import StoreUnavailableError
 
 
 async def test_a_group_waits_for_its_members_and_is_released_at_once() -> None:
@@ -385,6 +387,35 @@ async def test_the_share_of_a_vanished_member_is_for_the_pod_that_replaces_it() 
 
     assert "a1-again" in shop.gates.ungated
     assert await read_usage(shop) == 4
+
+
+async def test_replacements_are_released_though_the_store_gives_no_answer_about_one_of_them() -> None:
+    shop = GroupSimulation(SERVICES.replace("pods: 4", "pods: 9"))
+    for index in ("0", "1", "2"):
+        await shop.join(member_of("a", 3, index), f"a{index}")
+    for uid in ("a1", "a2"):
+        del shop.gates.pods[uid]  # the watch does not know it yet
+    await shop.run_rounds(1)
+    for uid in ("a1", "a2"):
+        shop.delete(uid)
+    shop.show("a0")
+    await shop.run_rounds(1)
+    refund, asked = shop.store.refund, list[str]()
+
+    async def lose_second(plan: CounterPlan, uid: str) -> bool:
+        asked.append(uid)
+        if 1 < len(asked) < 10:
+            raise StoreUnavailableError("no answer in time")
+        return await refund(plan, uid)
+
+    shop.store.refund = lose_second  # type: ignore[method-assign]  a store that is away for a while
+    for index in ("1", "2"):
+        await shop.join(member_of("a", 3, index), f"a{index}-again")
+    await shop.run_rounds(0.5)
+    assert len(shop.gates.ungated) == 2, "one has taken a share, and does not wait for the other one"
+    await shop.run_rounds(10)
+    assert sorted(shop.gates.ungated) == ["a0", "a1-again", "a2-again"]
+    assert (await read_usage(shop), shop.troubles[:1]) == (3, ["no answer in time"])
 
 
 async def test_a_share_that_nobody_takes_is_refunded_after_wait_for() -> None:

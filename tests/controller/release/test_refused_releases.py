@@ -2,11 +2,15 @@
 
 import pytest
 
+from tests.bench.opcode_counts import count_opcodes
 from tests.controller.release.place_reporter import FakePlaceEvents
-from tests.controller.release.queue_simulation import WEB, QueueSimulation
+from tests.controller.release.queue_simulation import SECOND_US, WEB, QueueSimulation
 from tests.controller.release.release_loop import read_usage
+from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.place_reporter import PlaceReporter
+from webhook.controller.release.pod_backoff import PodBackoff
 from webhook.controller.release.queue_reader import QueueSelection
+from webhook.core.controller.waiting_pod import WaitingPod
 from webhook.core.quota import CounterPlan
 from webhook.core.reporting.queue_document import FailingPods, QueueDocument, WaitCause, render_depths
 from webhook.errors import StoreUnavailableError
@@ -211,3 +215,15 @@ async def test_an_event_on_the_pod_says_that_its_release_is_refused() -> None:
     await simulation.run_rounds(20)
     await reporter.scan()
     assert len(events.notes) == 1
+
+
+def test_a_change_of_a_pod_that_is_set_aside_costs_the_same_however_many_are() -> None:
+    def count(others: int) -> int:
+        backoff = PodBackoff(lambda _: None)
+        pods = [GatedPod(WaitingPod(f"{number}", "web", 0, {}), "shop", f"{number}", "") for number in range(others)]
+        for pod in pods:
+            backoff.add(pod, SECOND_US)
+        opcodes, _ = count_opcodes(lambda: backoff.update_pod(pods[0]))
+        return opcodes
+
+    assert count(2000) == count(10)

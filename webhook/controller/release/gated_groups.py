@@ -135,6 +135,10 @@ class GatedGroups:
         """Return the groups that have waiting members."""
         return iter(self._members)
 
+    def review(self, key: GroupKey) -> None:
+        """Decide about a group again."""
+        self._changed.add(key)
+
     def review_all(self) -> None:
         """Decide about all groups again: sizes, plans or other Pods may have changed, or time has passed."""
         self._changed.update(self._members)

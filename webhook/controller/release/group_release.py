@@ -7,8 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.controller.release.actions import Released
-from webhook.controller.release.charging import ReleaseStore, charge, is_charged
-from webhook.controller.release.gated_groups import GatedGroups, GroupFacts, GroupKey, find_key
+from webhook.controller.release.charging import ReleaseStore, StoreTroubles, charge, is_charged
+from webhook.controller.release.gated_groups import GatedGroups, GroupChange, GroupFacts, GroupKey, find_key
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.releaser import PodReleaser
 from webhook.core.quota import CounterPlan
@@ -26,13 +26,16 @@ class _Vacancy(Struct, frozen=True):
 class GroupRelease:
     """The groups of the waiting Pods. `update` passes on to the releaser what has changed."""
 
-    def __init__(self, releaser: PodReleaser, store: ReleaseStore, facts: GroupFacts) -> None:
+    def __init__(self, releaser: PodReleaser, store: ReleaseStore, facts: GroupFacts, troubles: StoreTroubles) -> None:
         self._releaser = releaser
         self._store = store
         self._groups = GatedGroups(facts, store.now_us())
         self._uncharged: set[str] = set()
         """Waiting members that no former leader has charged."""
         self._vacancies: dict[GroupKey, list[_Vacancy]] = {}
+        self._troubles = troubles
+        self._replacing: list[tuple[CounterPlan, GatedPod]] = []
+        """Pods that have taken the share of a vanished member, and are in no queue."""
 
     def put(self, pod: GatedPod) -> None:
         """Add a Pod that waits, or that has changed."""
@@ -86,26 +89,35 @@ class GroupRelease:
     async def update(self, plans: Mapping[str, CounterPlan]) -> list[tuple[CounterPlan, GatedPod]]:
         """Pass on what has changed; return the Pods that have taken the share of a vanished member.
 
-        StoreUnavailableError: the rest waits until the next call.
+        Groups about which the store gives no answer wait until the next call.
         """
-        now_us, replacing = self._store.now_us(), list[tuple[CounterPlan, GatedPod]]()
+        now_us, silent = self._store.now_us(), set[GroupKey]()
         for change in self._groups.list_changes(plans, now_us):
-            if change.group is not None:
-                self._releaser.put_group(change.group)
-                self._end_vacancies(change.key)
-                continue
-            self._releaser.drop_group(change.key.uid)
-            for pod in (*change.singles, *await self._find_charged(change.doubtful, plans)):
-                vacancy = None if now_us < self._releaser.held_until_us else self._find_vacancy(change.key, pod)
-                plan = plans.get(pod.waiting.service)
-                if vacancy and plan is not None and await self._take_over(change.key, vacancy, pod, plan):
-                    self.remove(pod.waiting.uid)
-                    replacing.append((plan, replace(pod, due_us=now_us)))
-                else:
-                    self._groups.remove(pod.waiting.uid)
-                    self._releaser.put(pod)
+            silent.add(change.key)
+            with self._troubles.pass_over():
+                await self._apply(change, plans, now_us)
+                silent.remove(change.key)
+        for key in silent:
+            self._groups.review(key)
         await self._refund_vacancies(now_us)
+        replacing, self._replacing = self._replacing, []
         return replacing
+
+    async def _apply(self, change: GroupChange, plans: Mapping[str, CounterPlan], now_us: int) -> None:
+        if change.group is not None:
+            self._releaser.put_group(change.group)
+            self._end_vacancies(change.key)
+            return
+        self._releaser.drop_group(change.key.uid)
+        for pod in (*change.singles, *await self._find_charged(change.doubtful, plans)):
+            vacancy = None if now_us < self._releaser.held_until_us else self._find_vacancy(change.key, pod)
+            plan = plans.get(pod.waiting.service)
+            if vacancy and plan is not None and await self._take_over(change.key, vacancy, pod, plan):
+                self.remove(pod.waiting.uid)
+                self._replacing.append((plan, replace(pod, due_us=now_us)))
+            else:
+                self._groups.remove(pod.waiting.uid)
+                self._releaser.put(pod)
 
     async def _find_charged(self, doubtful: Sequence[GatedPod], plans: Mapping[str, CounterPlan]) -> Sequence[GatedPod]:
         """Return the members that a former leader has charged: it began to release their group."""
@@ -140,8 +152,9 @@ class GroupRelease:
 
     async def _refund_vacancies(self, now_us: int) -> None:
         for key, vacancies in tuple(self._vacancies.items()):
-            for vacancy in [one for one in vacancies if one.until_us <= now_us]:
-                await self._store.refund(vacancy.plan, vacancy.pod.waiting.uid)
-                vacancies.remove(vacancy)
+            with self._troubles.pass_over():
+                for vacancy in [one for one in vacancies if one.until_us <= now_us]:
+                    await self._store.refund(vacancy.plan, vacancy.pod.waiting.uid)
+                    vacancies.remove(vacancy)
             if not vacancies:
                 del self._vacancies[key]

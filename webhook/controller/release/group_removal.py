@@ -113,4 +113,6 @@ class GroupRemovals:
                 self._attempts.start(group.plan, group.take_next())
 
     def _has_room(self, group: GroupRemoval) -> bool:
-        return not group.has_begun or self._attempts.has_room(group.namespace)
+        """Return whether the next member may be tried: one that waits for a slot in vain would hold its service."""
+        namespace = group.namespace
+        return not group.has_begun or (self._attempts.has_room(namespace) and not self._attempts.is_stuck(namespace))

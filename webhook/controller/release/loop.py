@@ -85,7 +85,7 @@ class ReleaseLoop:
         """Their services, each with 0: the counts while no Pod waits."""
         self._releaser = PodReleaser(store, ReleaseActions(self._release, self._keep, self._delete))
         self._troubles = StoreTroubles(reports.on_trouble)
-        self.groups = GroupRelease(self._releaser, store, groups)
+        self.groups = GroupRelease(self._releaser, store, groups, self._troubles)
         removal = RemovalReports(
             *(self._on_released, self._releaser.retry, self.groups.keep_share, self.groups.put, reports.on_trouble)
         )
@@ -134,9 +134,8 @@ class ReleaseLoop:
         await self._rebook(now_us)
         self._removal.backoff.return_to_queue()
         await self._take_changes(compiled)
-        with self._troubles.pass_over():
-            for plan, pod in await self.groups.update(compiled.plans) if is_listed else ():
-                self._removal.attempts.start(plan, pod)
+        for plan, pod in await self.groups.update(compiled.plans) if is_listed else ():
+            self._removal.attempts.start(plan, pod)
         self._removal.groups.go_on_all()
         await self._removal.update_index()
         await self._repair.repair(self._queued, now_us)

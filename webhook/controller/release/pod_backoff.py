@@ -20,6 +20,8 @@ class PodBackoff:
         self._on_waiting = on_waiting
         self._aside: dict[str, tuple[GatedPod, int]] = {}
         """With the moment until which they are set aside."""
+        self._wholes: dict[str, set[str]] = {}
+        """Their uids by what waits again as a whole."""
         self._returning: set[str] = set()
         """Pods that are set aside, and wait again before the next release."""
         self._newer: dict[str, GatedPod] = {}
@@ -30,20 +32,22 @@ class PodBackoff:
         return uid in self._aside
 
     def add(self, pod: GatedPod, until_us: int) -> None:
-        self._aside[pod.waiting.uid] = pod, until_us
+        uid = pod.waiting.uid
+        self._drop(uid)
+        self._aside[uid] = pod, until_us
+        self._wholes.setdefault(_find_whole(pod), set()).add(uid)
 
     def update_pod(self, pod: GatedPod) -> None:
         """Replace a Pod that has changed, also before it is set aside. It is tried again: the cause may be gone."""
         uid = pod.waiting.uid
         self._newer[uid] = pod
         if uid in self._aside and self._aside[uid][1]:
-            whole = _find_whole(self._aside[uid][0])
-            for one in [one for one, (other, _) in self._aside.items() if _find_whole(other) == whole]:
+            for one in self._wholes[_find_whole(self._aside[uid][0])]:
                 self._aside[one] = self._aside[one][0], 0
 
     def forget(self, uid: str) -> None:
         """Forget a Pod that no longer waits."""
-        self._aside.pop(uid, None)
+        self._drop(uid)
         self._newer.pop(uid, None)
 
     def note_released(self, service: str) -> None:
@@ -69,9 +73,20 @@ class PodBackoff:
                 self._wait_again(uid)
 
     def _wait_again(self, uid: str) -> None:
-        pod, _ = self._aside.pop(uid)
+        pod, _ = self._aside[uid]
+        self._drop(uid)
         newer = self._newer.pop(uid, pod)
         self._on_waiting(replace(newer, waiting=replace(newer.waiting, since_us=pod.waiting.since_us)))
+
+    def _drop(self, uid: str) -> None:
+        """Drop a Pod that is set aside, if it is."""
+        if uid not in self._aside:
+            return
+        pod, _ = self._aside.pop(uid)
+        whole = _find_whole(pod)
+        self._wholes[whole].discard(uid)
+        if not self._wholes[whole]:
+            del self._wholes[whole]
 
 
 def _find_whole(pod: GatedPod) -> str:

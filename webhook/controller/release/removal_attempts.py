@@ -58,11 +58,13 @@ class RemovalAttempts:
         return {pod.waiting.service for pod in self._backlog.values() if self._slots.hangs(pod.namespace)}
 
     def has_room(self, namespace: str) -> bool:
-        """Return whether a Pod of a namespace may be tried again without delay for others."""
-        if self._slots.hangs(namespace) and self._slots.is_busy(namespace):
-            return False
+        """Return whether a Pod of a namespace may be tried without delay for others."""
         waiting = sum(pod.namespace == namespace for pod in self._backlog.values())
         return waiting < _BACKLOG_MAX and self._limit.compute_room(self._now_us()) > 0
+
+    def is_stuck(self, namespace: str) -> bool:
+        """Return whether calls in a namespace run or wait, and none was answered lately."""
+        return self._slots.is_busy(namespace) and self._slots.hangs(namespace)
 
     def start(self, plan: CounterPlan | None, pod: GatedPod) -> None:
         """Start the call for a Pod."""
