@@ -48,6 +48,7 @@ class States:
 async def open_editor(states: States, *, dry_run: bool = False) -> tuple[RolloutEditor, MemoryRevisions]:
     revisions = MemoryRevisions()
     await revisions.keep(A, OLD)
+    await revisions.mark_in_force(A)
 
     async def read_config_map(name: str) -> ConfigMap | None:
         return ConfigMap(data={KEY: NEW.decode()}) if name == NAME else None
@@ -80,6 +81,17 @@ async def test_a_rollback_of_a_candidate_that_a_leader_promotes_meanwhile_takes_
     assert change.state == states.state
     assert change.state.pinned is not None
     assert change.state.pinned.by == "ann"
+
+
+async def test_a_rollback_is_refused_where_no_revision_is_known_to_have_been_in_force() -> None:
+    editor, revisions = await open_editor(States(RolloutState(B)))
+    await revisions.delete(A)
+    await revisions.keep(A, OLD)
+    await revisions.keep(B, NEW)
+    with pytest.raises(UserError, match=f"it is not recorded that {A}, the one before, was ever in force") as refused:
+        await editor.roll_back(None, "INC-1")
+    assert "--to REV" in refused.value.remedy
+    assert (await editor.roll_back("1", "INC-1")).state.stable == A
 
 
 async def test_a_state_that_changes_all_the_time_is_reported() -> None:

@@ -20,7 +20,7 @@ from webhook.core.reporting.rollout_reports import (
 from webhook.core.rollout.plan import PlannedWorkload, plan_steps
 from webhook.core.rollout.state import InForce, Intervention, Phase, Rejection, RolloutState
 
-A, B, C = ("a" * 16, "b" * 16, "c" * 16)
+A, B, C, D = ("a" * 16, "b" * 16, "c" * 16, "d" * 16)
 T0 = "2026-12-01T04:00:00Z"
 STANZA = Rollout(shadow=ShadowRules(), canary=Canary((CanaryStep(Duration.parse("5m"), namespaces=("staging-*",)),)))
 WEB = "- {name: web, match: {namespaces: [shop]}}\n"
@@ -71,15 +71,17 @@ def test_mistakes_are_worded_as_everywhere(tmp_path: Path) -> None:
 
 def test_the_history_shows_what_is_not_kept_first() -> None:
     state = RolloutState(A, pinned=Intervention("INC-1"), rejected=(Rejection(C, "INC-1", by="ann", at=T0),))
-    entries = list_history(HistorySource(((2, B, T0), (1, A, T0)), C, InForce(A), state))
+    entries = list_history(HistorySource(((3, B, T0, True), (2, D, T0, False), (1, A, T0, True)), C, InForce(A), state))
     assert [line.split()[:2] for line in format_history(entries)] == [
         ["REVISION", "HASH"],
         ["-", C],
-        ["2", B],
+        ["3", B],
+        ["2", D],
         ["1", A],
     ]
+    assert [entry.roles for entry in entries] == [("wished", "taken back"), ("was in force",), (), ("in force",)]
     assert "wished, taken back  INC-1, by ann, at" in list(format_history(entries))[1]
-    assert list(format_history(entries))[3].endswith("in force            pinned: INC-1")
+    assert list(format_history(entries))[4].endswith("in force            pinned: INC-1")
     assert list(format_history(())) == ["no policy is kept"]
 
 

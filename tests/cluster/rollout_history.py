@@ -48,7 +48,10 @@ class Cluster:
     def write(self, state: RolloutState, *kept: str) -> None:
         async def write(states: ConfigMapRolloutStateStore, revisions: ControllerRevisions) -> None:
             for text in kept:
-                await revisions.keep(compute_hash(text.encode()), text.encode())
+                policy_hash = compute_hash(text.encode())
+                await revisions.keep(policy_hash, text.encode())
+                if policy_hash != state.candidate:
+                    await revisions.mark_in_force(policy_hash)
             await states.read()
             assert await states.write(state)
 

@@ -68,7 +68,7 @@ def test_a_rollback_without_a_controller_pins_the_revision_before(cluster: Clust
     assert [(entry["number"], entry["hash"], entry["roles"]) for entry in entries] == [
         (0, C, ["wished", "taken back"]),
         (2, B, ["in force"]),
-        (1, A, []),
+        (1, A, ["was in force"]),
     ]
     waited = cluster.podgate("wait", "--for", "promoted", "--timeout", "5s")
     assert waited.code == 3

@@ -148,13 +148,15 @@ def test_a_revision_is_verified_again_and_signed_when_its_document_is(installati
             await ControllerRevisions(client).keep(compute_hash(first), first)
             with pytest.raises(RolloutError, match=r"data\['policy.sig'\] is missing: the policy is not signed"):
                 await revisions.read(compute_hash(first))
+            await revisions.mark_in_force(compute_hash(first))
             signatures.verify(first, sign(FIRST), "here")
             await revisions.keep(compute_hash(first), first)
             assert await revisions.read(compute_hash(first)) == first
             await revisions.keep(compute_hash(first), first)
             await ControllerRevisions(client).keep(compute_hash(second), second)
             listed = await revisions.list_all()
-            assert [kept.hash for kept in listed] == [compute_hash(second), compute_hash(first)]
+            marks = [(kept.hash, kept.was_in_force) for kept in listed]
+            assert marks == [(compute_hash(second), False), (compute_hash(first), True)]
             state = ConfigMapRolloutStateStore(client)
             assert await state.read() is None
             assert await state.write(RolloutState(compute_hash(second), governed=True))

@@ -47,7 +47,7 @@ def make_stored() -> StoredRollout:
         waits_for="more Pods of the candidate: 12 of 20",
     )
     in_force = InForce(first, second)
-    kept = tuple((number, HASHES[number - 1], f"2026-12-01T0{number}:00:00Z") for number in (3, 2, 1))
+    kept = tuple((number, HASHES[number - 1], f"2026-12-01T0{number}:00:00Z", number == 1) for number in (3, 2, 1))
     entries = list_history(HistorySource(kept, second, in_force, made))
     return StoredRollout(entries, RolloutDocument.build(second, in_force, made, STANZA))
 

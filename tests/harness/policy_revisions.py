@@ -19,6 +19,7 @@ class MemoryRevisions:
         self.reads: list[str] = []
         self._kept: dict[str, bytes] = {}
         self._numbers: dict[str, int] = {}
+        self._were_in_force: set[str] = set()
 
     async def read(self, policy_hash: str) -> bytes | None:
         self.reads.append(policy_hash)
@@ -27,7 +28,10 @@ class MemoryRevisions:
 
     async def list_all(self) -> tuple[PolicyRevision, ...]:
         self._fail()
-        kept = [PolicyRevision(self._numbers[name], name, "2026-01-01T00:00:00Z") for name in self._kept]
+        kept = [
+            PolicyRevision(self._numbers[name], name, "2026-01-01T00:00:00Z", name in self._were_in_force)
+            for name in self._kept
+        ]
         return tuple(sorted(kept, key=lambda revision: -revision.number))
 
     async def keep(self, policy_hash: str, document: bytes) -> None:
@@ -37,9 +41,15 @@ class MemoryRevisions:
         self._numbers[policy_hash] = kept[0].number + 1 if kept else 1
         self._kept.setdefault(policy_hash, document)
 
+    async def mark_in_force(self, policy_hash: str) -> None:
+        self._fail()
+        if policy_hash in self._kept:
+            self._were_in_force.add(policy_hash)
+
     async def delete(self, policy_hash: str) -> None:
         self._fail()
         self._kept.pop(policy_hash, None)
+        self._were_in_force.discard(policy_hash)
 
     def _fail(self) -> None:
         if self.error:

@@ -150,7 +150,7 @@ class Rollouts(Simulation):
         return commands.promote(state, promoted, governed=governs(promoted))
 
     def _roll_back(self, state: RolloutState, wished: str, action: Intervention) -> RolloutState:
-        target = commands.choose_rollback(state, wished, [found for found in _HASHES if found != wished])
+        target = commands.choose_rollback(state, wished, {found: True for found in _HASHES if found != wished})
         return commands.roll_back(*(state, wished, target, action), governed=governs(target))
 
     def _write_command(self, new: RolloutState, version: int, name: str, wished: str) -> None:

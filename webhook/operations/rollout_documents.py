@@ -43,7 +43,7 @@ async def read_stored_rollout(kubeconfig: Kubeconfig) -> StoredRollout:
 
 
 def _list_entries(facts: RolloutFacts) -> tuple[RevisionEntry, ...]:
-    kept = tuple((found.number, found.hash, found.created_at) for found in facts.revisions)
+    kept = tuple((found.number, found.hash, found.created_at, found.was_in_force) for found in facts.revisions)
     return list_history(HistorySource(kept, facts.wished.hash, facts.in_force, facts.state))
 
 

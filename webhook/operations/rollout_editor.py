@@ -53,10 +53,10 @@ class RolloutEditor:
         return await self._change(act)
 
     async def roll_back(self, revision: str | None, reason: str) -> StateChange:
-        """Put a revision into force, None for the one before, and pin it."""
+        """Put a revision into force, None for the one that was in force before, and pin it."""
 
         async def act(facts: RolloutFacts, state: RolloutState) -> RolloutState:
-            kept = tuple(found.hash for found in facts.revisions)
+            kept = {found.hash: found.was_in_force for found in facts.revisions}
             target = (
                 commands.choose_rollback(state, facts.wished.hash, kept)
                 if revision is None

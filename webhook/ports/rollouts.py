@@ -33,11 +33,15 @@ class RolloutStateStore(Protocol):
 
 
 class PolicyRevision(Struct, frozen=True):
-    """One policy that has been in force or a candidate. `created_at`: RFC 3339."""
+    """One policy that has been in force or a candidate. `created_at`: RFC 3339.
+
+    `was_in_force`: it is or was in force everywhere, as far as that is recorded: earlier versions did not.
+    """
 
     number: int
     hash: str
     created_at: str
+    was_in_force: bool = False
 
 
 class PolicyRevisions(Protocol):
@@ -53,6 +57,10 @@ class PolicyRevisions(Protocol):
 
     async def keep(self, policy_hash: str, document: bytes) -> None:
         """Keep a document as the newest revision, unless it already is."""
+        ...
+
+    async def mark_in_force(self, policy_hash: str) -> None:
+        """Record that a policy is in force; no error if it is not kept."""
         ...
 
     async def delete(self, policy_hash: str) -> None:

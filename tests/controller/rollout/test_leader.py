@@ -19,6 +19,7 @@ from webhook.controller.rollout.reports import RolloutInputs, RolloutReports, Wi
 from webhook.core.document.loading import load_effective
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.rollout.changes import RolloutChange
+from webhook.core.rollout.commands import choose_rollback
 from webhook.core.rollout.counting import DENIALS, REVIEWS
 from webhook.core.rollout.state import Intervention, Phase, RolloutState
 from webhook.core.rollout.symptoms import Share, SymptomReading
@@ -229,6 +230,40 @@ async def test_old_documents_are_deleted_but_not_those_in_use(cluster: Cluster) 
     await cluster.run(2)
     kept = [found.hash for found in await cluster.revisions.list_all()]
     assert kept == [NEW.loaded.hash, "c" * 16, OLD.loaded.hash]
+
+
+CORRECTED = [(NEW, 90), (THIRD, 320)]
+"""A candidate is replaced by its correction, which is promoted."""
+REVERTED = [(THIRD, 320), (NEW, 90), (THIRD, 5)]
+"""A candidate is tried after another one was promoted, and reverted in Git."""
+
+
+@pytest.mark.parametrize("wishes", [CORRECTED, REVERTED])
+async def test_what_was_in_force_is_kept_and_known_beside_what_was_a_candidate_alone(
+    wishes: list[tuple[WishedPolicy, int]],
+) -> None:
+    cluster = Cluster()
+    await cluster.run(1)
+    for cluster.wished, seconds in wishes:
+        await cluster.run(seconds)
+    assert (cluster.state.stable, cluster.state.rejected) == (THIRD.loaded.hash, ())
+    kept = {found.hash: found.was_in_force for found in await cluster.revisions.list_all()}
+    assert kept == {THIRD.loaded.hash: True, OLD.loaded.hash: True}, "history is 2"
+    assert choose_rollback(cluster.state, THIRD.loaded.hash, kept) == OLD.loaded.hash
+
+
+async def test_a_candidate_that_was_taken_back_is_kept_while_it_is_wished(cluster: Cluster) -> None:
+    await cluster.run(1)
+    for cluster.wished in (THIRD, NEW):
+        await cluster.run(320)
+    cluster.wished, cluster.pods.figures = PLAIN, BAD
+    await cluster.run(400)
+    assert [found.hash for found in cluster.state.rejected] == [PLAIN.loaded.hash]
+    kept = [(found.hash, found.was_in_force) for found in await cluster.revisions.list_all()]
+    assert kept == [(PLAIN.loaded.hash, False), (NEW.loaded.hash, True), (THIRD.loaded.hash, True)]
+    cluster.wished = NEW
+    await cluster.run(1)
+    assert [found.hash for found in await cluster.revisions.list_all()] == [NEW.loaded.hash, THIRD.loaded.hash]
 
 
 async def test_a_process_that_lags_behind_the_state_decides_nothing(cluster: Cluster) -> None:

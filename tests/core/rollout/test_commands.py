@@ -19,6 +19,11 @@ FREE = RolloutState(B)
 PINNED = RolloutState(A, pinned=Intervention("INC-0", by="bob", at=T0), rejected=(Rejection(B, "INC-0"),))
 
 
+def keep(*were_in_force: str, candidates: str = "") -> dict[str, bool]:
+    """Return revisions, the newest first; those of `candidates` were never in force."""
+    return {policy_hash: policy_hash not in candidates for policy_hash in were_in_force}
+
+
 def refuse(act: Callable[[], object]) -> tuple[str, str]:
     with pytest.raises(RefusedCommandError) as refused:
         act()
@@ -100,7 +105,7 @@ def test_retry_of_nothing_is_refused(state: RolloutState, wished: str, reason: s
 
 
 def test_a_rollback_with_a_candidate_stays_on_the_policy_in_force() -> None:
-    target = commands.choose_rollback(CANARY, C, (C, B, A))
+    target = commands.choose_rollback(CANARY, C, keep(C, B, A))
     assert target == B
     after = commands.roll_back(CANARY, C, target, ACTION, governed=True)
     rejected = (Rejection(C, "INC-1", by="ann", at=NOW),)
@@ -109,7 +114,7 @@ def test_a_rollback_with_a_candidate_stays_on_the_policy_in_force() -> None:
 
 
 def test_a_rollback_before_the_leader_has_begun_rejects_the_wished_policy() -> None:
-    target = commands.choose_rollback(GOVERNED, C, (B, A))
+    target = commands.choose_rollback(GOVERNED, C, keep(B, A))
     assert target == B
     after = commands.roll_back(GOVERNED, C, target, ACTION, governed=True)
     assert [rejection.hash for rejection in after.rejected] == [C]
@@ -117,18 +122,35 @@ def test_a_rollback_before_the_leader_has_begun_rejects_the_wished_policy() -> N
 
 
 def test_a_rollback_without_a_candidate_takes_the_newest_earlier_revision_that_was_not_taken_back() -> None:
-    assert commands.choose_rollback(FREE, B, (B, A)) == A
-    assert commands.choose_rollback(FREE, C, (C, B, A)) == B
-    assert commands.choose_rollback(FREE, C, (B, A)) == B, "the leader was away when C came into force"
+    assert commands.choose_rollback(FREE, B, keep(B, A)) == A
+    assert commands.choose_rollback(FREE, C, keep(C, B, A)) == B
+    assert commands.choose_rollback(FREE, C, keep(B, A)) == B, "the leader was away when C came into force"
     state = RolloutState(D, rejected=(Rejection(C, "Pending"),))
-    assert commands.choose_rollback(state, D, (D, C, B, A)) == B
+    assert commands.choose_rollback(state, D, keep(D, C, B, A)) == B
     after = commands.roll_back(FREE, C, B, ACTION, governed=False)
     assert [rejection.hash for rejection in after.rejected] == [C]
     assert (after.stable, after.pinned, decide_in_force(C, after)) == (B, ACTION, InForce(B))
 
 
+def test_a_rollback_never_leads_to_a_policy_that_was_a_candidate_alone() -> None:
+    """C was corrected in Git, or reverted, before it was taken back: nothing has rejected it."""
+    state = RolloutState(D, governed=True)
+    assert commands.choose_rollback(state, D, keep(D, C, B, A, candidates=C)) == B
+    assert commands.choose_rollback(FREE, D, keep(D, C, B, A, candidates=C + B)) == B, "the state says that it was"
+
+
+def test_a_rollback_to_what_may_have_been_a_candidate_alone_is_refused() -> None:
+    """Earlier versions did not record what was in force."""
+    message, remedy = refuse(lambda: commands.choose_rollback(RolloutState(D), D, keep(D, C, B, candidates=C + B)))
+    assert message == (
+        f"no revision before {D}, the policy in force, that was in force and not taken back; it is not recorded that"
+        f" {C}, the one before, was ever in force"
+    )
+    assert remedy == "podgate policy history lists what is kept: name one with --to REV"
+
+
 def test_a_second_rollback_goes_further_back() -> None:
-    kept = (C, B, A)
+    kept = keep(C, B, A)
     once = commands.roll_back(FREE, C, commands.choose_rollback(FREE, C, kept), ACTION, governed=False)
     target = commands.choose_rollback(once, C, kept)
     twice = commands.roll_back(once, C, target, ACTION, governed=False)

@@ -20,8 +20,11 @@ _NUMBER = "podgate.io/revision"
 """Annotation with the revision's number: a list of metadata has no other place for it."""
 _SIGNED = "podgate.io/signed"
 """Annotation of a revision that has a signature."""
+_IN_FORCE = "podgate.io/was-in-force"
+"""Annotation of a revision that is or was in force, and not only a candidate."""
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Accept header for a list without the documents."""
+_TRUE = "true"
 _TRIES = 5
 
 
@@ -98,11 +101,12 @@ class ControllerRevisions:
         return sorted((item.metadata for item in found), key=lambda metadata: -_read_revision(metadata).number)
 
     async def keep(self, policy_hash: str, document: bytes) -> None:
-        data = self._build_data(document)
+        data, was_in_force = self._build_data(document), False
         for _ in range(_TRIES):
             kept = await self._list()
             found = next((metadata for metadata in kept if _read_revision(metadata).hash == policy_hash), None)
-            if found is not None and SIGNATURE_KEY in data and not _is_signed(found):
+            was_in_force |= found is not None and _read_revision(found).was_in_force
+            if found is not None and SIGNATURE_KEY in data and not _is_marked(found, _SIGNED):
                 await self.delete(policy_hash)  # its data cannot change, and servers would not accept it
                 found = None
             elif found is not None and found is kept[0]:
@@ -112,7 +116,7 @@ class ControllerRevisions:
                 if found is not None:
                     await self._renumber(policy_hash, number)
                 else:
-                    await self._create(policy_hash, number, data)
+                    await self._create(policy_hash, number, data, was_in_force=was_in_force)
             except ApiError as error:
                 if isinstance(error, RefusedError) and (error.status == CONFLICT or error.is_absent):
                     continue  # another process has written it, or deleted it
@@ -125,6 +129,14 @@ class ControllerRevisions:
         signature = None if self._signatures is None else self._signatures.find(document)
         return {KEY: document.decode(), **({SIGNATURE_KEY: signature} if signature else {})}
 
+    async def mark_in_force(self, policy_hash: str) -> None:
+        body = [_build_annotation(_IN_FORCE, _TRUE)]
+        try:
+            await send_request(self._client, "PATCH", _build_path(policy_hash), self._seconds, body=body)
+        except ApiError as error:
+            if not error.is_absent:
+                raise _convert(error, "patch", policy_hash) from None
+
     async def delete(self, policy_hash: str) -> None:
         try:
             await send_request(self._client, "DELETE", _build_path(policy_hash), self._seconds)
@@ -132,12 +144,13 @@ class ControllerRevisions:
             if not error.is_absent:
                 raise _convert(error, "delete", policy_hash) from None
 
-    async def _create(self, policy_hash: str, number: int, data: dict[str, str]) -> None:
+    async def _create(self, policy_hash: str, number: int, data: dict[str, str], *, was_in_force: bool) -> None:
+        marks = ((_SIGNED, SIGNATURE_KEY in data), (_IN_FORCE, was_in_force))
         metadata = {
             "name": _build_name(policy_hash),
             "namespace": NAMESPACE,
             "labels": {**LABELS, _HASH_LABEL: policy_hash},
-            "annotations": {_NUMBER: str(number), **({_SIGNED: "true"} if SIGNATURE_KEY in data else {})},
+            "annotations": {_NUMBER: str(number), **{name: _TRUE for name, is_set in marks if is_set}},
         }
         kind = {"apiVersion": "apps/v1", "kind": "ControllerRevision"}
         body = {**kind, "metadata": metadata, "revision": number, "data": data}
@@ -147,7 +160,7 @@ class ControllerRevisions:
         """Make a kept document the newest revision; its data cannot change."""
         body = [
             {"op": "replace", "path": "/revision", "value": number},
-            {"op": "add", "path": f"/metadata/annotations/{_NUMBER.replace('/', '~1')}", "value": str(number)},
+            _build_annotation(_NUMBER, str(number)),
         ]
         await send_request(self._client, "PATCH", _build_path(policy_hash), self._seconds, body=body)
 
@@ -160,15 +173,25 @@ def _build_path(policy_hash: str) -> str:
     return f"{_ALL}/{_build_name(policy_hash)}"
 
 
+def _build_annotation(name: str, value: str) -> dict[str, str]:
+    """Return the JSON patch that sets an annotation beside the number, which every revision has."""
+    return {"op": "add", "path": f"/metadata/annotations/{name.replace('/', '~1')}", "value": value}
+
+
 def _read_revision(metadata: _Metadata) -> PolicyRevision:
     number = (metadata.annotations or {}).get(_NUMBER, "")
     is_number = number.isascii() and number.isdigit()
     policy_hash = (metadata.labels or {}).get(_HASH_LABEL, "")
-    return PolicyRevision(int(number) if is_number else 0, policy_hash, metadata.creation_timestamp)
+    return PolicyRevision(
+        int(number) if is_number else 0,
+        policy_hash,
+        metadata.creation_timestamp,
+        was_in_force=_is_marked(metadata, _IN_FORCE),
+    )
 
 
-def _is_signed(metadata: _Metadata) -> bool:
-    return (metadata.annotations or {}).get(_SIGNED) == "true"
+def _is_marked(metadata: _Metadata, name: str) -> bool:
+    return (metadata.annotations or {}).get(name) == _TRUE
 
 
 def _convert(error: ApiError, verb: str, policy_hash: str = "") -> RolloutError:

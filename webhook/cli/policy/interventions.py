@@ -92,16 +92,16 @@ def retry(terms: Terms) -> None:
 @click.option("--reason", help=_REASON)
 @_term_options
 def rollback(revision: str | None, reason: str | None, terms: Terms) -> None:
-    """Put the policy before back into force, and pin it: it stays, whatever the ConfigMap has.
+    """Put the policy that was in force before back, and pin it: it stays, whatever the ConfigMap has.
 
     \b
     podgate policy rollback --reason INC-1234
     podgate policy rollback --to 7 --reason INC-1234
 
-    With a candidate, the policy in force stays; without one, the newest earlier revision that was not taken back comes
-    into force. What was bad is not tried again until `podgate policy retry`. The pin ends when the ConfigMap has the
-    policy in force, or with `retry` or `promote`. This works without a controller. The ConfigMap is not changed: revert
-    it in Git with the command that is printed.
+    With a candidate, the policy in force stays; without one, the newest earlier revision comes into force that was in
+    force and was not taken back, as `podgate policy history` shows. What was bad is not tried again until `podgate
+    policy retry`. The pin ends when the ConfigMap has the policy in force, or with `retry` or `promote`. This works
+    without a controller. The ConfigMap is not changed: revert it in Git with the command that is printed.
 
     Exit code: 0 success, 2 no such revision or no cluster, 4 a server did not follow within --wait.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines

@@ -18,7 +18,7 @@ from webhook.console.interface.act import (
 from webhook.console.interface.page import PageRequest
 
 _REVISION = FormField(
-    "to", "Revision", hint="A number, a hash or its first digits; empty: the policy before.", is_required=False
+    "to", "Revision", hint="A number, a hash or its first digits; empty: the one in force before.", is_required=False
 )
 
 
@@ -80,8 +80,8 @@ ACTS = (
     ),
     _build_act(
         ("rollback", "rolled back", "Roll the policy back"),
-        "Puts the policy before, or the named revision, back into force, and pins it: it stays, whatever the ConfigMap"
-        " has. The ConfigMap is not changed.",
+        "Puts the policy that was in force before, or the named revision, into force, and pins it: it stays, whatever"
+        " the ConfigMap has. The ConfigMap is not changed.",
         (_REVISION, REASON),
         lambda hand, form: hand.roll_back(form["to"] or None, form["reason"]),
     ),

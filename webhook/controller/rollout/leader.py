@@ -37,7 +37,7 @@ class RolloutLeader:
         self._timing = timing
         self._seen: RolloutState | None = None
         """The newest state that was reported."""
-        self._pruned: tuple[str, str, int] | None = None
+        self._tidied: tuple[str, str, str, int] | None = None
         self._failure = Condition(reports.on_trouble, reports.on_over)
         self._backoff = Backoff(timing.round_seconds, timing.pause_seconds_max, jitter=0)
 
@@ -78,7 +78,7 @@ class RolloutLeader:
             return True  # this process has yet to follow the state; without the rollout there is nothing to decide by
         following = advance(state, rollout, facts, inputs.now_us())
         if following is None or following == state:
-            await self._prune(following, rollout)
+            await self._tidy(following, facts.wished, rollout)
             return True
         inputs.figures.follow(following, rollout)
         await self._keep(following, wished)
@@ -107,16 +107,24 @@ class RolloutLeader:
         if wished is not None and wished.loaded.hash in {state.stable, state.candidate}:
             await self._inputs.revisions.keep(wished.loaded.hash, wished.raw)
 
-    async def _prune(self, state: RolloutState | None, rollout: Rollout | None) -> None:
-        """Delete the oldest documents beyond `history`, once after each change."""
+    async def _tidy(self, state: RolloutState | None, wished: str, rollout: Rollout | None) -> None:
+        """Mark the document in force, and delete those beyond `history`, once after each change.
+
+        First those go that were candidates alone: a rollback never leads to them, and they must not push out the
+        policies to which it does. The candidate and what is wished are kept beside.
+        """
         history = HISTORY_DEFAULT if rollout is None else rollout.history
-        if state is None or self._pruned == (state.stable, state.candidate, history):
+        if state is None or self._tidied == (state.stable, state.candidate, wished, history):
             return
-        kept = await self._inputs.revisions.list_all()
-        for revision in kept[max(1, history) :]:
-            if revision.hash not in {state.stable, state.candidate}:
-                await self._inputs.revisions.delete(revision.hash)
-        self._pruned = state.stable, state.candidate, history
+        revisions = self._inputs.revisions
+        kept = await revisions.list_all()
+        if any(revision.hash == state.stable and not revision.was_in_force for revision in kept):
+            await revisions.mark_in_force(state.stable)
+        used = {state.stable, state.candidate, wished}
+        others = sorted((found for found in kept if found.hash not in used), key=lambda found: not found.was_in_force)
+        for revision in others[max(1, history) - 1 :]:
+            await revisions.delete(revision.hash)
+        self._tidied = state.stable, state.candidate, wished, history
 
 
 def _governs(loaded: LoadedPolicy) -> bool:

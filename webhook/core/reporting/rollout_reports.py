@@ -5,11 +5,12 @@ from msgspec import Struct
 from webhook.core.rollout.commands import describe_intervention, describe_rejection
 from webhook.core.rollout.state import InForce, RolloutState
 
-IN_FORCE, CANDIDATE, WISHED, TAKEN_BACK = "in force", "candidate", "wished", "taken back"
+IN_FORCE, CANDIDATE, WISHED = "in force", "candidate", "wished"
+WAS_IN_FORCE, TAKEN_BACK = "was in force", "taken back"
 
 
 class RevisionEntry(Struct, frozen=True, rename="camel"):
-    """One policy. `number` is 0 and `created_at` "" if its document is not kept; `roles` say what it is now."""
+    """One policy. `number` is 0 and `created_at` "" if its document is not kept; `roles`: what it is or was."""
 
     number: int
     hash: str
@@ -56,9 +57,12 @@ class ChangeDocument(Struct, frozen=True, rename="camel"):
 
 
 class HistorySource(Struct, frozen=True):
-    """What the history is made of: `kept` has number, hash and time of each revision, the newest first."""
+    """What the history is made of.
 
-    kept: tuple[tuple[int, str, str], ...]
+    `kept`: number, hash and time of each revision, and whether it was in force, the newest first.
+    """
+
+    kept: tuple[tuple[int, str, str, bool], ...]
     wished: str
     in_force: InForce
     state: RolloutState | None
@@ -66,19 +70,20 @@ class HistorySource(Struct, frozen=True):
 
 def list_history(source: HistorySource) -> tuple[RevisionEntry, ...]:
     """Return what is kept, after what is wished or in force and not kept."""
-    known = {policy_hash for _, policy_hash, _ in source.kept}
+    known = {policy_hash for _, policy_hash, _, _ in source.kept}
     others = dict.fromkeys((source.wished, source.in_force.candidate, source.in_force.stable))
-    missing = [(0, policy_hash, "") for policy_hash in others if policy_hash and policy_hash not in known]
-    return tuple(_build_entry(source, *found) for found in (*missing, *source.kept))
+    missing = [(0, policy_hash, "", False) for policy_hash in others if policy_hash and policy_hash not in known]
+    return tuple(_build_entry(source, found) for found in (*missing, *source.kept))
 
 
-def _build_entry(source: HistorySource, number: int, policy_hash: str, created_at: str) -> RevisionEntry:
-    state = source.state
+def _build_entry(source: HistorySource, found: tuple[int, str, str, bool]) -> RevisionEntry:
+    state, (number, policy_hash, created_at, was_in_force) = source.state, found
     rejection = None if state is None else state.find_rejection(policy_hash)
     has_role = {
         IN_FORCE: policy_hash == source.in_force.stable,
         CANDIDATE: policy_hash == source.in_force.candidate,
         WISHED: policy_hash == source.wished,
+        WAS_IN_FORCE: was_in_force and policy_hash != source.in_force.stable,
         TAKEN_BACK: rejection is not None,
     }
     reason = "" if rejection is None else describe_rejection(rejection)

@@ -1,6 +1,6 @@
 """Commands of people: what each does to a rollout's state, and when it is refused."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -84,20 +84,25 @@ def retry(state: RolloutState, wished: str, now: str) -> RolloutState:
     return replace(freed, since=now, above_since={})
 
 
-def choose_rollback(state: RolloutState, wished: str, kept: Sequence[str]) -> str:
-    """Return the policy to which a rollback without a target leads. `kept`: the revisions, the newest first.
+def choose_rollback(state: RolloutState, wished: str, kept: Mapping[str, bool]) -> str:
+    """Return the policy to which a rollback without a target leads.
 
-    With a candidate, it is the policy in force; without one, the newest earlier revision that was not taken back.
+    `kept`: the revisions, the newest first, each with whether it is known to have been in force. With a candidate, it
+    is the policy in force; without one, the newest earlier revision that was in force and was not taken back. One that
+    was a candidate alone may be what somebody has corrected, and would be in force everywhere at once.
     """
     in_force = decide_in_force(wished, state).stable
     if find_successor(state, wished):
         return in_force
-    earlier = kept[kept.index(in_force) + 1 :] if in_force in kept else kept
-    for policy_hash in earlier:
-        if policy_hash != in_force and state.find_rejection(policy_hash) is None:
+    hashes = tuple(kept)
+    earlier = hashes[hashes.index(in_force) + 1 :] if in_force in kept else hashes
+    free = [policy_hash for policy_hash in earlier if state.find_rejection(policy_hash) is None]
+    for policy_hash in free:
+        if kept[policy_hash] or policy_hash == state.stable:
             return policy_hash
+    unknown = f"; it is not recorded that {free[0]}, the one before, was ever in force" if free else ""
     raise RefusedCommandError(
-        f"no revision before {in_force}, the policy in force, that was not taken back",
+        f"no revision before {in_force}, the policy in force, that was in force and not taken back{unknown}",
         "podgate policy history lists what is kept: name one with --to REV",
     )
 
