@@ -143,6 +143,31 @@ def test_a_blind_leader_never_advances(cluster: Cluster, figures: Figures) -> No
     assert cluster.run(1).step == 1
 
 
+@pytest.mark.parametrize("blind", [1, 600])
+@pytest.mark.parametrize(
+    ("bad", "unseen"),
+    [
+        (pending(9), replace(GOOD, pending=None)),
+        (pending(9), Figures()),
+        (replace(GOOD, denied=Share(60, 1000)), replace(GOOD, denied=None, stable_denied=None)),
+    ],
+    ids=["the list of Pods", "all", "Redis"],
+)
+def test_a_symptom_that_is_out_of_sight_holds_though_steps_end_by_time(
+    bad: Figures, unseen: Figures, blind: int
+) -> None:
+    """A new leader's first rounds are blind: the last step would promote what the next round takes back."""
+    cluster = Cluster(make_rollout(whenNoData="Advance", shadow=None, canary={"steps": [{"percent": 1}]}), kills=True)
+    cluster.run(595)
+    above_since = cluster.run(100, bad).above_since
+    state = cluster.run(blind, unseen)
+    assert (state.candidate, state.above_since) == (NEW, above_since)
+    [(name, since)] = above_since.items()
+    assert state.waits_for.startswith(f"{name}: above ")
+    assert f"since {since} when seen last: the number of " in state.waits_for
+    assert [rejection.hash for rejection in cluster.run(120, bad).rejected] == [NEW]
+
+
 def test_a_blind_leader_takes_nothing_back_and_forgets_nothing(cluster: Cluster) -> None:
     cluster.reach_canary()
     cluster.run(100, pending(9))

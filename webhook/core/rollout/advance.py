@@ -160,9 +160,12 @@ def _find_obstacle(state: RolloutState, readings: Iterable[SymptomReading], when
     """Return why a step whose time is over does not end; "" if it ends."""
     taken = [reading for reading in readings if reading.takes_back]
     for reading in taken:
+        since = state.above_since.get(reading.symptom, "")
+        above = f"{reading.symptom}: above {reading.threshold_percent} % since {since}"
         if reading.is_above:
-            since = state.above_since.get(reading.symptom, "")
-            return f"{reading.symptom}: above {reading.threshold_percent} % since {since}"
+            return above
+        if reading.is_blind and since:
+            return f"{above} when seen last: {reading.lack}"
     if when_no_data is WhenNoData.ADVANCE:
         return ""
     return next((f"{reading.symptom}: no data: {reading.lack}" for reading in taken if reading.lack), "")
