@@ -259,6 +259,17 @@ async def test_a_service_of_the_candidate_alone_counts_for_the_tickers_and_the_c
         assert owned.service == owner
 
 
+async def test_a_server_that_starts_without_a_valid_wish_has_the_canary_as_all_others() -> None:
+    """The ConfigMap was deleted, or holds what an older check has let through."""
+    process = Process(OLD, NEW)
+    for raw in (OLD, NEW):
+        await process.revisions.keep(hash_of(raw), raw)
+    await process.follow(RolloutState(hash_of(OLD), governed=True, phase=Phase.CANARY, candidate=hash_of(NEW)))
+    await process.policies.on_unreadable(["there is no such ConfigMap"])
+    assert [await process.find_disk(namespace) for namespace in ("staging-a", "live")] == ["ssd", "hdd"]
+    assert process.policies.list_problems() == ("there is no such ConfigMap",)
+
+
 async def test_without_its_document_the_candidate_judges_nothing_and_is_named() -> None:
     process = Process(OLD, NEW)
     await process.revisions.keep(hash_of(OLD), OLD)

@@ -112,7 +112,7 @@ DEFECTS = (
         "return replace(dropped, waits",
         "return replace(dropped, stable=wished, waits",
     ),
-    Defect(Rollouts, state.decide_in_force, "state.pinned is not None or not wished", "not wished"),
+    Defect(Rollouts, state.decide_in_force, "state.pinned is not None", "False"),
     Defect(
         Rollouts,
         state.RolloutState.reject,

@@ -184,6 +184,21 @@ async def test_a_bad_policy_is_taken_back_and_people_are_told_why(*, kills: bool
         assert "above 8 % for 3m" in cluster.changes[-1].note
 
 
+async def test_a_leader_that_knows_no_wish_takes_a_bad_policy_back_all_the_same(cluster: Cluster) -> None:
+    await cluster.run(1)
+    cluster.wished = NEW
+    await cluster.run(70)
+    cluster.wished, cluster._leader = None, cluster._make()
+    state = await cluster.run(600)
+    assert (state.candidate, state.waits_for) == (
+        NEW.loaded.hash,
+        "a wished policy: the ConfigMap has no valid one",
+    )
+    cluster.pods.figures = BAD
+    assert [found.hash for found in (await cluster.run(185)).rejected] == [NEW.loaded.hash]
+    assert cluster.list_reasons()[-1] == "PolicyRolledBack"
+
+
 async def test_an_alert_is_told_once(cluster: Cluster) -> None:
     await cluster.run(1)
     cluster.wished = NEW

@@ -279,10 +279,31 @@ def test_without_a_state_the_wish_is_stable_and_without_a_wish_nothing_is() -> N
     assert advance(None, None, Facts(NEW), BEGIN_US) == RolloutState(NEW)
 
 
-def test_an_unknown_wish_changes_nothing(cluster: Cluster) -> None:
+@pytest.mark.parametrize("phase", [Phase.SHADOW, Phase.CANARY])
+def test_an_unknown_wish_holds_the_candidate_and_says_so(cluster: Cluster, phase: Phase) -> None:
+    before = cluster.run(1)
+    while before.phase is not phase:
+        before = cluster.run(1)
+    held = cluster.run(20 * 60, wished="")
+    assert held == replace(before, waits_for="a wished policy: the ConfigMap has no valid one")
+    after = cluster.run(1)
+    assert (after.candidate, after.waits_for) == (NEW, "")
+    assert after.since > before.since, "the next step"
+
+
+def test_an_unknown_wish_does_not_keep_a_symptom_from_taking_back(cluster: Cluster) -> None:
+    """The ConfigMap was deleted, and another leader has started since."""
     cluster.reach_canary()
-    before = cluster.state
-    assert cluster.run(60 * 60, wished="") == before
+    cluster.run(30, pending(9))
+    assert [rejection.hash for rejection in cluster.run(155, pending(9), wished="").rejected] == [NEW]
+    assert cluster.run(60, wished="").stable == OLD
+
+
+@pytest.mark.parametrize("pin", [None, Intervention("INC-1")])
+def test_an_unknown_wish_changes_nothing_without_a_candidate(pin: Intervention | None) -> None:
+    state = RolloutState(OLD, governed=True, pinned=pin)
+    assert Cluster(make_rollout(), state=state).run(60, wished="") == state
+    assert Cluster(state=replace(state, governed=False)).run(60, wished="") == replace(state, governed=False)
 
 
 @pytest.mark.parametrize("since", ["", "yesterday", "2099-01-01T00:00:00Z"])

@@ -14,7 +14,8 @@ from any state comes to the same end.
 | a candidate | a third policy is wished | that one is the candidate, from the beginning |
 | pinned | the stable policy is wished | not pinned |
 
-While a rollout is paused its symptoms still take it back. `podgate policy retry` begins the paused step again.
+While a rollout is paused, or no wish is known, its symptoms still take it back. `podgate policy retry` begins the
+paused step again.
 """
 
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ from webhook.core.rollout.symptoms import Figures, Symptom, SymptomReading, read
 
 _SKEW_US = 60_000_000
 """Times of the state may be so far in the future: the clocks of two leaders differ."""
+_NO_WISH = "a wished policy: the ConfigMap has no valid one"
 _REASONS = {
     Symptom.PENDING: "too many Pending Pods",
     Symptom.DENIED: "too many denied Pods",
@@ -55,15 +57,16 @@ def advance(state: RolloutState | None, rollout: Rollout | None, facts: Facts, n
     if state is None:
         return RolloutState(wished, governed=facts.wished_governs) if wished else None
     governs = rollout is not None and rollout.governs
-    if not wished or state.governed != governs:
-        return replace(state, governed=governs) if wished else state
+    is_tried = governs and state.phase is not Phase.STABLE and state.pinned is None
+    if state.governed != governs or not (wished or is_tried):
+        return replace(state, governed=governs)
     if state.pinned is not None:
         return _stay_pinned(state, wished)
     if rollout is None or not governs:
         return _follow_wish(state, facts)
-    if state.phase is Phase.STABLE or state.candidate != wished:
-        return _choose_candidate(state, rollout, wished, now_us)
-    return _advance_candidate(state, rollout, facts, now_us)
+    if is_tried and wished in {state.candidate, ""}:
+        return _advance_candidate(state, rollout, facts, now_us)
+    return _choose_candidate(state, rollout, wished, now_us)
 
 
 def _stay_pinned(state: RolloutState, wished: str) -> RolloutState:
@@ -107,8 +110,8 @@ def _advance_candidate(state: RolloutState, rollout: Rollout, facts: Facts, now_
     for reading in readings:
         if reading.takes_back and _has_lasted(seen, reading, now_us):
             return _reject(seen, reading, now_us)
-    if state.paused is not None:
-        return replace(seen, waits_for=_describe_pause(state))
+    if state.paused is not None or not facts.wished:
+        return replace(seen, waits_for=_NO_WISH if state.paused is None else _describe_pause(state))
     if now_us - since_us < _find_duration_us(state, rollout):
         return replace(seen, waits_for="")
     if obstacle := _find_obstacle(seen, readings, rollout.when_no_data):

@@ -120,15 +120,16 @@ class InForce(Struct, frozen=True):
 def decide_in_force(wished: str, state: RolloutState | None) -> InForce:
     """Return what is in force, from the hash of the wished policy; every replica comes to the same result.
 
-    Without a state, and where nothing governs a change, the wished policy is in force at once.
+    Without a state, and where nothing governs a change, the wished policy is in force at once. A replica that has
+    started while there is no valid wish knows none, "": what it has in force is that of the others.
     """
     if state is None:
         return InForce(wished)
-    if state.pinned is not None or not wished:
+    if state.pinned is not None:
         return InForce(state.stable)
     if state.phase is not Phase.STABLE and state.candidate:
         return InForce(state.stable, state.candidate)
-    if state.governed or state.find_rejection(wished) is not None:
+    if state.governed or not wished or state.find_rejection(wished) is not None:
         return InForce(state.stable)
     return InForce(wished)
 
