@@ -91,12 +91,26 @@ def test_a_gated_pod_counts_from_when_it_is_released() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_is_not_among_those_that_may_be_pending(phase: str) -> None:
+def test_a_pod_that_has_ended_was_not_kept_waiting(phase: str) -> None:
     watched = Watched()
     made = watched.create("a")
     watched.wait(61)
     watched.show(Pod(made.metadata, made.spec, PodStatus(phase)))
-    assert watched.read() == PodFigures(Share(0, 0), 0, Share(int(phase == "Failed"), 1))
+    assert watched.read() == PodFigures(Share(0, 1), 0, Share(int(phase == "Failed"), 1))
+
+
+def test_jobs_that_wait_are_a_share_of_all_jobs_and_not_of_those_that_wait() -> None:
+    """A Job's Pod that is done within the grace period would otherwise never count."""
+    watched = Watched()
+    for number in range(100):
+        made = watched.create(f"{number}")
+        if number >= 3:
+            watched.show(Pod(made.metadata, made.spec, PodStatus("Succeeded")))
+    assert watched.read().pending == Share(0, 0)
+    watched.wait(60)
+    assert watched.read().pending == Share(3, 100)
+    watched.observer.on_deleted("99")
+    assert watched.read().pending == Share(3, 99)
 
 
 def test_deleted_and_terminating_pods_do_not_count() -> None:
@@ -205,10 +219,6 @@ def test_counting_by_events_is_counting_all_pods(course: list[tuple[int, PodStat
             live[number] = made, since_us, was_ready or bool(status.conditions)
             watched.show(made)
         watched.wait(seconds)
-        grown = [
-            made
-            for made, since_us, _ in live.values()
-            if watched.clock.now_us() - since_us >= GRACE_US and made.status.phase != "Failed"
-        ]
+        grown = [made for made, since_us, _ in live.values() if watched.clock.now_us() - since_us >= GRACE_US]
         pending = [made for made in grown if made.status.phase == "Pending"]
         assert watched.read().pending == Share(len(pending), len(grown))

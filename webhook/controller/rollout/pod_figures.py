@@ -25,7 +25,6 @@ from webhook.core.rollout.symptoms import Share
 
 PODS_MAX = 100_000
 """Pods that are remembered at one time: it bounds memory. Later ones are not counted."""
-_ENDED = frozenset({"Succeeded", "Failed"})
 _START_US = 300_000_000
 """A Pod that is not Ready after this time has failed to start."""
 _FOREVER_US = 1 << 62
@@ -33,7 +32,7 @@ _FAILURES = frozenset({StartResult.IMAGE_PULL, StartResult.OOM_KILLED, StartResu
 
 
 class PodFigures(Struct, frozen=True):
-    """Pods of one policy. `pending`: of those older than the grace period that have not ended."""
+    """Pods of one policy. `pending`: of those older than the grace period, also of those that have ended."""
 
     pending: Share = Share(0, 0)
     unscheduled: int = 0
@@ -61,7 +60,6 @@ class _Pod(Struct, gc=False):
     """Its start took too long."""
     is_pending: bool = False
     is_unscheduled: bool = False
-    has_ended: bool = False
     has_started: bool = False
     has_failed: bool = False
 
@@ -158,7 +156,6 @@ class PodFiguresObserver:
     def _update(self, known: _Pod, pod: Pod) -> None:
         if not known.since_us and not is_gated(pod):
             known.since_us = self._now_us()
-        known.has_ended = pod.status.phase in _ENDED
         known.is_pending = bool(known.since_us) and pod.status.phase == "Pending"
         known.is_unscheduled = known.is_pending and not pod.spec.node_name
         if known.has_started or not known.since_us:
@@ -172,7 +169,7 @@ class PodFiguresObserver:
 
     def _count(self, pod: _Pod, sign: int) -> None:
         tally = self._tallies.setdefault(pod.policy_hash, _Tally())
-        if pod.is_grown and not pod.has_ended:
+        if pod.is_grown:
             tally.total += sign
             tally.pending += sign * pod.is_pending
             tally.unscheduled += sign * pod.is_unscheduled

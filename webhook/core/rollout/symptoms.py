@@ -35,8 +35,9 @@ class Share(Struct, frozen=True):
 class Figures(Struct, frozen=True):
     """Figures of a candidate, and of the policy in force; None for what is not known.
 
-    `pending`: of the Pods that are older than `grace`, have no scheduling gate, and neither ended nor are being
-    deleted, those in phase Pending: not scheduled, or scheduled and not started. `unscheduled` of them have no node.
+    `pending`: of the Pods that are older than `grace`, have no scheduling gate, and are not being deleted, those in
+    phase Pending: not scheduled, or scheduled and not started. `unscheduled` of them have no node. Pods that have ended
+    are among all, since they did not wait: of a batch service only those that wait would be left otherwise.
     `denied`: of the reviews of new Pods, those that were denied. `start_errors`: of the Pods whose start has a result,
     those that failed.
     """
