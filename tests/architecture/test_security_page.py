@@ -49,6 +49,7 @@ THREATS = [
     "UPDATE that changes labels or annotations of the policy, or adds tolerations",
     "UPDATE that changes what a rule in CEL has judged",
     "Pod that no rule in CEL can judge",
+    "Pod padded above the size limits",
     "Parsing before authentication",
     "API paths made of a tenant's input",
     "A right to list Secrets",

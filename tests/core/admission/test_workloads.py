@@ -590,12 +590,13 @@ async def test_a_template_that_is_too_large_is_a_warning_and_not_evaluated(
     assert decision.verdict is Verdict.ADMIT
 
 
-async def test_a_template_with_too_many_labels_belongs_to_the_first_service_as_its_pods_do() -> None:
-    labels = {"app": "other", **{f"label-{n}": "" for n in range(20_002)}}
-    decision = await review_workload(WEB, template(labels))
+async def test_a_template_with_too_many_labels_belongs_to_the_service_of_its_labels() -> None:
+    many_labels = {f"label-{n}": "" for n in range(20_002)}
+    decision = await review_workload(WEB, template({"app": "web", **many_labels}))
     assert [warning.partition(": service web:")[0] for warning in decision.warnings] == [
         "PodTooLarge: Pods of deployment.apps/web will be denied"
     ]
+    assert (await review_workload(WEB, template({"app": "other", **many_labels}))).verdict is Verdict.UNMATCHED
     many = {"tolerations": [{"operator": "Exists"}] * 20_002}
     assert (await review_workload(WEB, template({"app": "other"}, **many))).verdict is Verdict.UNMATCHED
 

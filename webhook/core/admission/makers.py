@@ -143,7 +143,7 @@ def _build_request(
     excess: OversizedPod | None,
 ) -> Request:
     if excess is not None:
-        template = reduce_template(template, excess)
+        template = reduce_template(template)
     made = build_pod(maker.group, maker.document, request.namespace, at, template)
     return replace(
         request,

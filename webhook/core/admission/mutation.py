@@ -60,7 +60,7 @@ def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = Fa
     ValueError: an unreadable quantity.
     """
     if service.modes.is_all_disabled():
-        return NO_PATCH if pod.labels.get(SERVICE_LABEL, service.name) == service.name else DISOWN
+        return disown(pod, service)
     labels, annotations = {SERVICE_LABEL: service.name}, {HASH_ANNOTATION: policy_hash}
     is_placed = service.modes.placement is Mode.ENFORCE
     if is_placed and service.placement_plan is not None:
@@ -74,6 +74,11 @@ def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = Fa
     if is_gated and not has_queue_gate(pod):
         operations += append([{"name": QUEUE_GATE}], pod.spec.scheduling_gates, "spec", "schedulingGates")
     return Patch(operations)
+
+
+def disown(pod: Pod, service: Service) -> Patch:
+    """Return the patch that only removes the label of another service."""
+    return NO_PATCH if pod.labels.get(SERVICE_LABEL, service.name) == service.name else DISOWN
 
 
 def has_queue_gate(pod: Pod) -> bool:

@@ -49,7 +49,7 @@ def needs_namespace_labels(evaluation: Evaluation) -> bool:
     matcher, request = evaluation.compiled.matcher, evaluation.request
     if any(service.namespace_keys for service in matcher.list_candidates(request.namespace)):
         return True
-    if request.operation == "UPDATE" or (request.excess is not None and not request.excess.has_labels):
+    if request.operation == "UPDATE":
         return True
     is_strict = evaluation.compiled.policy.unmatched is not Unmatched.ADMIT
     unresolved = RESOLVED if request.workload is None else request.workload.unresolved
@@ -91,10 +91,8 @@ def _adapt(evaluation: Evaluation, service: Service, labels: Mapping[str, str]) 
 
 def _find_owner_of_new(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:
     request, matcher = evaluation.request, evaluation.compiled.matcher
-    # With too many labels to read, the first service that may own Pods of the namespace owns the Pod.
-    own_labels = evaluation.pod.labels if request.excess is None or request.excess.has_labels else None
     kind = request.owner_kind if matcher.reads_kinds else ""
-    return matcher.find_owner(request.namespace, labels, own_labels, kind)
+    return matcher.find_owner(request.namespace, labels, evaluation.pod.labels, kind)
 
 
 def _find_owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:
@@ -110,7 +108,7 @@ def _find_owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -
         service = evaluation.compiled.find_owner_by_label(pod, request.namespace, labels)
         if service is not None:
             return service
-    kind = None if request.excess is not None else find_claimed_owner_kind(old.metadata.owner_references, old.labels)
+    kind = find_claimed_owner_kind(old.metadata.owner_references, old.labels)
     return evaluation.compiled.matcher.find_owner(request.namespace, labels, old.labels, kind)
 
 

@@ -86,7 +86,7 @@ class Request(Struct, frozen=True, gc=False):
     """One request. `pod` and `old_pod` are decoded only if a decision reads them; their identities are bounded.
 
     For a `workload` it is the request that its controller would send later: CREATE of a Pod from its template.
-    With `excess` the Pods hold only what identifies their owner.
+    With `excess` the Pods hold only what says whose they are, and what Podgate guards.
     """
 
     uid: str
@@ -106,7 +106,7 @@ class Request(Struct, frozen=True, gc=False):
         """The kind of a new Pod's workload, "" for none, None if it was not decoded."""
         if self.workload is not None:
             return self.workload.kind
-        return None if self.excess is not None or self.pod is None else find_owner_kind(self.user, self.pod)
+        return None if self.pod is None else find_owner_kind(self.user, self.pod)
 
 
 _pod_envelope = msgspec.json.Decoder(_PodEnvelope)
@@ -147,7 +147,7 @@ def _decode_in_steps(body: bytes, excess: OversizedPod | None = None) -> Request
         return template_request
     is_pod = request.resource.resource == "pods" and request.resource.group == ""
     has_pods = is_pod and (request.operation, request.sub_resource) in _POD_REQUESTS
-    pods: Decoder[Pod] = BoundedPodDecoder() if excess is None else OversizedPodDecoder(excess)
+    pods: Decoder[Pod] = BoundedPodDecoder() if excess is None else OversizedPodDecoder()
     return Request(
         uid=request.uid,
         operation=request.operation,

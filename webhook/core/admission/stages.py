@@ -24,6 +24,7 @@ from webhook.core.admission.pod_results import get_or_compute
 from webhook.core.breaker import BreakerView, State, may_probe_early
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_size import OversizedPod
 from webhook.core.kubernetes.review_objects import has_images
 from webhook.core.patch import Patch, PatchOperation
 from webhook.core.policy.model import Service
@@ -63,6 +64,7 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
     if evaluation.request.operation != "CREATE":
         return evaluation.note("rewrite", "only new Pods are rewritten")
     if evaluation.request.excess is not None:
+        evaluation.patch = mutation.disown(evaluation.pod, evaluation.owner)
         return evaluation.note("rewrite", evaluation.request.excess.text)
     if view is not None:
         _degrade(evaluation, view)
@@ -150,7 +152,7 @@ def check(evaluation: Evaluation) -> None:
     if not is_new and old is None:
         raise BadReviewError("AdmissionReview.request.oldObject is missing: UPDATE of pods needs it")
     if request.excess is not None:
-        evaluation.add_findings("check", validation.check_size(evaluation.owner, request.excess))
+        evaluation.add_findings("check", _check_oversized(evaluation, request.excess, None if is_new else old))
         evaluation.decide(evaluation.verdict or Verdict.ADMIT, "check", "too large: not checked further, not charged")
         return
     try:
@@ -192,6 +194,16 @@ def check_recorded(evaluation: Evaluation) -> None:
     if evaluation.owner.rules and not has_images(evaluation.body):
         evaluation.body = b""
     check(evaluation)
+
+
+def _check_oversized(evaluation: Evaluation, excess: OversizedPod, old: Pod | None) -> tuple[Finding, ...]:
+    """Check the size, and in an UPDATE whatever can be judged: the rest of such a Pod must stay as it is."""
+    if old is None:
+        return validation.check_size(evaluation.owner, excess)
+    plan = evaluation.owner.placement_plan if old.spec.scheduling_gates else None
+    keys = () if plan is None else plan.list_label_keys()
+    differs = excess.differs or any(old.labels.get(key) != evaluation.pod.labels.get(key) for key in keys)
+    return validation.check_size(evaluation.owner, excess, differs=differs) + _check_update(evaluation, old)
 
 
 def _check_update(evaluation: Evaluation, old: Pod) -> tuple[Finding, ...]:

@@ -118,14 +118,20 @@ def _build_findings(lacks: Iterable[Violation], service: Service, concern: str, 
         yield Finding(lack.code, concern, mode, shorten_text(f"service {service.name}: {lack.text}"), lack.field)
 
 
-def check_size(service: Service, excess: OversizedPod) -> tuple[Finding, ...]:
-    """Return the finding about an oversized Pod; an UPDATE of a Pod that was oversized before is only warned about."""
+def check_size(service: Service, excess: OversizedPod, *, differs: bool = False) -> tuple[Finding, ...]:
+    """Return the finding about an oversized Pod; an UPDATE of a Pod that was oversized before is only warned about.
+
+    `differs`: the UPDATE changes what cannot be judged of an oversized Pod.
+    """
     if service.modes.is_all_disabled():
         return ()
-    mode = find_own_mode(service)
-    if mode is Mode.ENFORCE and excess.was_before:
+    mode, remedy = find_own_mode(service), ""
+    if excess.was_before and differs:
+        remedy = ", in an UPDATE that changes nothing else"
+    elif excess.was_before and mode is Mode.ENFORCE:
         mode = Mode.WARN
-    return (Finding(Code.POD_TOO_LARGE, "placement", mode, f"service {service.name}: {excess.text}", "spec"),)
+    message = f"service {service.name}: {excess.text}{remedy}"
+    return (Finding(Code.POD_TOO_LARGE, "placement", mode, message, "spec"),)
 
 
 def check_foreign_label(named: Service) -> tuple[Finding, ...]:

@@ -57,9 +57,7 @@ def exempt(evaluation: Evaluation) -> None:
 
 def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
     """Find the service that will own the Pods; the verdict is Depends if unresolved labels decide it."""
-    namespace, excess = evaluation.request.namespace, evaluation.request.excess
-    if excess is not None and not excess.has_labels:
-        return ownership.find_owner(evaluation, namespace_labels)
+    namespace = evaluation.request.namespace
     labels = {NAME_LABEL: namespace, **namespace_labels}
     found = evaluation.compiled.matcher.find_possible_owners(
         namespace,

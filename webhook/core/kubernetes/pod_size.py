@@ -32,12 +32,12 @@ _COUNTED = (
 class OversizedPod(Struct, frozen=True):
     """A Pod above the size limits. `text` states which limit.
 
-    `has_labels`: its labels are few enough to be read. `was_before`: an UPDATE, and the old Pod was oversized too.
+    `was_before`: an UPDATE, and the old Pod was oversized too. `differs`: this one changes what is judged of its spec.
     """
 
     text: str
-    has_labels: bool
-    was_before: bool
+    was_before: bool = False
+    differs: bool = False
 
 
 class PodSize(NamedTuple):
@@ -75,6 +75,9 @@ class _Spec(Struct, frozen=True, rename="camel"):
     overhead: Raw = _NOTHING
     containers: tuple[_Container, ...] | None = None
     init_containers: tuple[_Container, ...] | None = None
+    scheduler_name: Raw = _NOTHING
+    priority_class_name: Raw = _NOTHING
+    runtime_class_name: Raw = _NOTHING
 
 
 class _Pod(Struct, frozen=True):
@@ -92,9 +95,11 @@ class _Review(Struct, frozen=True):
 
 
 _review, _template = msgspec.json.Decoder(_Review), msgspec.json.Decoder(_Pod)
-_LISTS_NUMBER = len(_Spec.__struct_fields__) - 2
+_LISTS_NUMBER = _Spec.__struct_fields__.index("containers")
 _COUNTED_FIELDS = _Spec.__struct_encode_fields__[:_LISTS_NUMBER]
-"""Fields of the spec in which entries count; the others are the lists of containers."""
+"""Fields of the spec in which entries count, besides the lists of containers."""
+_COMPARED_FIELDS = tuple(name for name in _Spec.__struct_fields__ if name != "scheduling_gates")
+"""Fields that are judged only if the Pod is not oversized. An oversized Pod's gates are read."""
 
 
 def has_many_parts(body: bytes) -> bool:
@@ -117,9 +122,14 @@ def measure(body: bytes) -> PodSize:
     excesses = [_describe_excess(*count) for count in counts]
     if not any(excesses):
         return PodSize(is_large)
-    has_labels = all(_count_pairs(pod.metadata.labels) <= ENTRIES_MAX for pod in pods)
     was_before = request.old_object is not None and bool(excesses[-1])
-    return PodSize(is_large, OversizedPod(excesses[0] or excesses[-1], has_labels, was_before=was_before))
+    differs = was_before and _differ(pods[0].spec, pods[-1].spec)
+    return PodSize(is_large, OversizedPod(excesses[0] or excesses[-1], was_before, differs))
+
+
+def _differ(new: _Spec, old: _Spec) -> bool:
+    """Compare the JSON of fields: the API server encodes both versions of a Pod alike."""
+    return any(getattr(new, name) != getattr(old, name) for name in _COMPARED_FIELDS)
 
 
 def measure_template(template: Mapping[str, Any]) -> TemplateSize:
@@ -136,9 +146,8 @@ def measure_template(template: Mapping[str, Any]) -> TemplateSize:
         entries = _count_nested(own, pairs)
     if containers <= CONTAINERS_MAX and entries <= ENTRIES_MAX:
         return TemplateSize(containers, entries, None)
-    has_labels = len(_read(metadata, "labels")) <= ENTRIES_MAX
     text = _describe_excess(containers, entries, more_than=True)
-    return TemplateSize(containers, entries, OversizedPod(text, has_labels, was_before=False))
+    return TemplateSize(containers, entries, OversizedPod(text))
 
 
 def find_template_excess(raw: Raw) -> OversizedPod | None:
@@ -148,8 +157,7 @@ def find_template_excess(raw: Raw) -> OversizedPod | None:
     except UNREADABLE_JSON:
         return None
     text = _describe_excess(*_count(template), more_than=True)
-    has_labels = _count_pairs(template.metadata.labels) <= ENTRIES_MAX
-    return OversizedPod(text, has_labels, was_before=False) if text else None
+    return OversizedPod(text) if text else None
 
 
 def _read(mapping: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -168,6 +168,16 @@ class PlacementPlan(Struct, frozen=True):
         tolerations = self.choose_tolerations(qos or find_qos_class(pod))
         return msgspec.structs.replace(plan, tolerations=tolerations, tolerations_by_class={})
 
+    def list_label_keys(self) -> set[str]:
+        """Return the labels of a Pod by which spread constraints and required pod affinity choose what they count."""
+        terms = [planned.entry for planned in (*self.pod_affinity.required, *self.pod_anti_affinity.required)]
+        keys = [
+            *(planned.entry.match_label_keys for planned in self.spreads),
+            *(term.match_label_keys for term in terms),
+            *(term.mismatch_label_keys for term in terms),
+        ]
+        return {key for listed in keys for key in listed or ()}
+
     def choose_tolerations(self, qos: QosClass | None) -> tuple[PlannedEntry[Toleration], ...]:
         """Return the tolerations of a Pod of this class; None if no class decides them."""
         return self.tolerations if qos is None else self.tolerations_by_class.get(qos, self.tolerations)

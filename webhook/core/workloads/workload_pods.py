@@ -49,7 +49,7 @@ def simulate_pod(
         return None
     if is_large and excess is None:
         excess = measure_template(template).excess
-        template = template if excess is None else reduce_template(template, excess)
+        template = template if excess is None else reduce_template(template)
     simulated = simulate(source, document, template, namespace, is_stored=is_stored)
     try:
         pod = bound_identity(Pod.from_document(simulated.document))
