@@ -40,11 +40,24 @@ def test_document_is_read_as_kubectl_reads_it(tmp_path: Path, text: str) -> None
     assert read(tmp_path / "file", text) == DOCUMENTS[text]
 
 
+@pytest.mark.parametrize("text", [text for text in DOCUMENTS if "\t" not in text])
+def test_document_is_read_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    monkeypatch.setattr("webhook.core.document.yaml.manifest_loader._LIBYAML", None)
+    assert read(tmp_path / "file", text) == DOCUMENTS[text]
+
+
+def test_byte_order_marks_of_joined_files_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("\ufeffx: 1\n---\n\ufeffx: 2\n---\r\n\ufeff{x: 3}")
+    assert read_documents(tmp_path / "file") == [{"x": 1}, {"x": 2}, {"x": 3}]
+
+
 ERRORS = {
     "x: .inf": "line 1, column 4: a number that JSON does not have\n  quote the value",
     "x: !!int y": "line 1, column 4: not a value of the type that the tag names\n  remove the tag",
     "~: 0": "line 1, column 1: a key must be plain text\n  write a name, a colon and the value",
     "x: {1: a, 0x1: b}": 'line 1, column 11: the key "1" is duplicated\n  keep one of the two',
+    "é: {a:}": "line 1, column 6: a colon before a bracket or comma\n  write a space after it, or quote the value",
+    "é: '\a'": "line 1, column 5: a character that YAML does not allow\n  remove it",
     "x: {on: a, yes: b}": 'line 1, column 12: the key "true" is duplicated\n  keep one of the two',
 }
 

@@ -1,5 +1,9 @@
-"""YAML documents as the JSON values that kubectl sends: go-yaml v2 reads them, and sigs.k8s.io/yaml converts them."""
+"""YAML documents as the JSON values that kubectl sends: go-yaml v2 reads them, and sigs.k8s.io/yaml converts them.
 
+go-yaml is a translation of libyaml, whose parser reads them here, too: PyYAML's own refuses tabs that both take.
+"""
+
+import re
 from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +17,9 @@ _PREFIX = "tag:yaml.org,2002:"
 _MERGE, _STRING = f"{_PREFIX}merge", f"{_PREFIX}str"
 _TYPES: dict[type, str] = {type(None): "null", bool: "bool", int: "int", float: "float", str: "str"}
 _TAGS = {"null": (type(None),), "bool": (bool,), "int": (int,), "float": (float, int)}
+_LIBYAML: Any = getattr(yaml, "CSafeLoader", None)  # some builds of PyYAML lack libyaml
+_TEXT_TAG = re.compile(r"(?:&\S+\s+)?!")
+"""The tag `!`, after an anchor or none: libyaml leaves it out of the events of scalars."""
 
 
 class ManifestLoader(yaml.SafeLoader):
@@ -20,6 +27,15 @@ class ManifestLoader(yaml.SafeLoader):
 
     As kubectl it ignores the tags of mappings and lists, and those of an application.
     """
+
+    def __init__(self, text: str) -> None:
+        # kubectl ends the last line, and skips a byte order mark where a line begins, as after ---.
+        self._text = (text if text.endswith("\n") else f"{text}\n").replace("\n\ufeff", "\n")
+        super().__init__(self._text)  # refuses what is not printable: libyaml would count bytes up to it
+        # libyaml refuses a byte order mark in a value, as of a file in a ConfigMap.
+        if _LIBYAML is not None and "\ufeff" not in self._text:
+            events = _LIBYAML(self._text)
+            vars(self).update({name: getattr(events, name) for name in ("check_event", "peek_event", "get_event")})
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
         if kind is not yaml.ScalarNode or not implicit[0]:
@@ -29,7 +45,7 @@ class ManifestLoader(yaml.SafeLoader):
     def compose_scalar_node(self, anchor: Any) -> Any:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs have no types here
         node = super().compose_scalar_node(anchor)
-        if event.tag == "!":
+        if event.tag == "!" or (event.tag is None and _TEXT_TAG.match(self._text, event.start_mark.index)):
             node.tag = _STRING
         return node
 

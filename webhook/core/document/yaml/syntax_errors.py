@@ -30,6 +30,7 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     ("hexdecimal", "not the code of a character", "write the character itself"),
     ("hexadecimal", "not the code of a character", "write the character itself"),
     ("escape sequence of", "not the code of a character", "write the character itself"),
+    ("found unexpected ':'", "a colon before a bracket or comma", "write a space after it, or quote the value"),
     ("while parsing a flow sequence", "the list in [...] is not closed, or lacks a comma", "write `,` or `]` here"),
     ("while parsing a flow mapping", "the mapping in {...} is not closed, or lacks a comma", "write `,` or `}` here"),
     ("found undefined tag handle", "the tag has no meaning here", "remove the tag"),
