@@ -247,6 +247,15 @@ def test_encoding_timestamps_and_nulls_are_read_like_kubectl() -> None:
     assert dated["pod"]["metadata"]["creationTimestamp"] == "2024-01-01T00:00:00Z"
 
 
+def test_null_is_the_zero_value_of_its_field() -> None:
+    given = pod(tolerations=[{"key": "a", "operator": "Exists", "value": None}], nodeName=None)
+    given["metadata"] |= {"generateName": None, "labels": {"app": "web", "version": None}}
+    (line,) = review({**given, "status": None})
+    assert line["decision"] == "Admit"
+    assert line["pod"]["metadata"]["labels"] == {"app": "web", "version": "", "podgate.io/service": "web"}
+    assert line["pod"]["spec"]["tolerations"] == [{"key": "a", "operator": "Exists"}]
+
+
 def test_template_without_metadata_makes_a_pod_without_labels() -> None:
     job = make_owned("Job")
     del job["spec"]["template"]["metadata"]
@@ -317,6 +326,10 @@ BAD = {
     "{kind: Job, metadata: {name: j}, spec: {template: [x]}}": 'spec.template: ["x"]: expected a mapping',
     "{kind: Job, metadata: {name: j}, spec: {template: {metadata: {}}}}": "Job default/j: spec.template.spec is",
     "{kind: Job, metadata: {name: j}, spec: {template: {metadata: x, spec: {}}}}": 'template.metadata: "x": expected',
+    "{kind: Pod, metadata: {name: p}, spec: {containers: [null]}}": "spec.containers[0]: null: expected a mapping",
+    "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: }]}}": "spec.containers[0].name: required",
+    "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}, limits:"
+    " {cpu: }}}]}}": "resources.requests[cpu]: 1 is above the limit of 0",
     "{kind: List, items: 7}": "List: items: 7: expected a list",
     "{kind: List, items: null}": "no object in it",
     "{kind: List, items: [7]}": "an object without a kind",
@@ -365,12 +378,12 @@ def test_bad_policy_is_reported_in_full() -> None:
 
 
 NAMESPACES = {
-    "plain": "team-a: {tier: prod}\nteam-b: {}\nteam-c: null\n",
+    "plain": "team-a: {tier: prod, owner: }\nteam-b: {}\nteam-c: null\n",
     "objects": json.dumps(
         {
             "kind": "List",
             "items": [
-                {"kind": "Namespace", "metadata": {"name": "team-a", "labels": {"tier": "prod"}}},
+                {"kind": "Namespace", "metadata": {"name": "team-a", "labels": {"tier": "prod", "owner": None}}},
                 {"kind": "Namespace", "metadata": {"name": "team-b"}},
             ],
         }
@@ -755,7 +768,9 @@ def test_garbage_in_a_scheduling_field_is_one_line_with_object_and_field() -> No
     for error in errors:
         found = re.match(r"error: -: items\[(\d+)\]: Deployment shop/web: spec\.template\.spec\.", error)
         assert found, error
-        (first, *steps), _ = cases[int(found[1])]
+        (first, *steps), garbage = cases[int(found[1])]
+        if garbage is None and "limits" in steps:
+            steps = ["requests" if step == "limits" else step for step in steps]  # they are above the limit of 0
         field = str(first) + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
         of_a_map = re.sub(rf"\.({MAPS})\.(\w+)$", r".\1[\2]", f".{field}")
         assert error[found.end() :].startswith(of_a_map[1:])

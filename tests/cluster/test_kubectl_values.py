@@ -5,7 +5,7 @@ import subprocess
 from typing import Any
 
 from tests.cluster.binaries import binaries
-from tests.harness.kubectl_values import DOCUMENTS, REFUSED, SCALARS
+from tests.harness.kubectl_values import DECODED_NULLS, DOCUMENTS, NULLS, REFUSED, SCALARS
 
 HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
@@ -43,3 +43,11 @@ def test_kubectl_sends_these_keys() -> None:
 
 def test_kubectl_sends_these_documents() -> None:
     assert {text: send(text) for text in DOCUMENTS} == DOCUMENTS
+
+
+def test_kubectl_decodes_nulls_to_these_values() -> None:
+    command = [binaries().kubectl, "set", "image", "--local", "--filename=-", "c=other", "--output=json"]
+    done = subprocess.run(command, input=NULLS, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    found["spec"]["containers"][0]["image"] = "i"
+    assert found == {**DECODED_NULLS, "status": {}}

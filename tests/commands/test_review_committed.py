@@ -86,6 +86,24 @@ def test_yaml_is_the_input_object_with_its_pod_spec_rewritten(kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
+def test_nulls_stay_as_they_are_written(kind: str) -> None:
+    document = manifest(kind, {"version": None})
+    document["status"] = document["metadata"]["generateName"] = None
+    spec = template_of(document, kind)["spec"]
+    spec |= {"priorityClassName": None, "tolerations": [{"key": "a", "operator": "Exists", "value": None}]}
+    spec["containers"][0] |= {"ports": None, "resources": {"requests": {"cpu": None}, "limits": None}}
+    _, found = review_yaml(document)
+    rewritten = template_of(found, kind).pop("spec")
+    assert rewritten["tolerations"] == [*spec["tolerations"], {"key": "gpu", "operator": "Exists"}]
+    assert rewritten["priorityClassName"] == "high"
+    container = rewritten["containers"][0]
+    assert (container["ports"], container["resources"]["requests"]["cpu"]) == (None, None)
+    assert container["resources"]["limits"] == {"memory": "1Gi"}
+    template_of(document, kind).pop("spec")
+    assert found == document
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
 def test_review_of_its_own_yaml_changes_nothing(kind: str) -> None:
     _, found = review_yaml(manifest(kind))
     text, again = review_yaml(found)

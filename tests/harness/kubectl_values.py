@@ -174,3 +174,81 @@ DOCUMENTS: dict[str, Any] = {
     "x: '\ufeffa'\nz: |\n  \ufeffa": {"x": "\ufeffa", "z": "\ufeffa\n"},
 }
 """Fields of an object, with what kubectl sends."""
+
+NULLS = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  generateName:
+  labels: {app: web, version: }
+  annotations: {a: }
+  finalizers:
+spec:
+  nodeSelector: {a: }
+  priority:
+  hostNetwork:
+  overhead: {cpu: }
+  runtimeClassName:
+  tolerations: [{key: a, operator: Exists, value: , tolerationSeconds: }]
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+        nodeSelectorTerms: [null, {matchExpressions: [{key: a, operator: In, values: [null, b]}], matchFields: }]
+    podAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+      - topologyKey: a
+        namespaces: [null]
+        matchLabelKeys: [null]
+        mismatchLabelKeys: [null]
+        labelSelector: {matchLabels: {a: }, matchExpressions: }
+        namespaceSelector:
+    podAntiAffinity:
+  containers:
+  - {name: c, image: i, args: [null, a], command: [null], resources: {requests: {cpu: , memory: 1Gi}, limits: {cpu: }}}
+  - {name: d, image: i, args: , resources: {requests: , limits: }}
+  initContainers:
+status:
+"""
+DECODED_NULLS: Any = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "labels": {"app": "web", "version": ""}, "annotations": {"a": ""}},
+    "spec": {
+        "nodeSelector": {"a": ""},
+        "overhead": {"cpu": "0"},
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {},
+                        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["", "b"]}]},
+                    ]
+                }
+            },
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "topologyKey": "a",
+                        "namespaces": [""],
+                        "matchLabelKeys": [""],
+                        "mismatchLabelKeys": [""],
+                        "labelSelector": {"matchLabels": {"a": ""}},
+                    }
+                ]
+            },
+        },
+        "containers": [
+            {
+                "name": "c",
+                "image": "i",
+                "args": ["", "a"],
+                "command": [""],
+                "resources": {"requests": {"cpu": "0", "memory": "1Gi"}, "limits": {"cpu": "0"}},
+            },
+            {"name": "d", "image": "i", "resources": {}},
+        ],
+    },
+}
+"""A Pod with nulls, and without them, as the API server's types decode it."""

@@ -153,7 +153,7 @@ async def _judge_objects(
         else:
             before, after = rewritten
             try:
-                whole = replace(subject, document=after) if subject.document is before else subject
+                whole = replace(subject, written=after) if subject.written is before else subject
                 judged = await judge(evaluator, whole, asker, with_notes=with_notes)
                 wrong = find_rejection(judged)
             except ReviewServerError:
@@ -163,6 +163,6 @@ async def _judge_objects(
             if wrong is not None:
                 summary.report_error(wrong)
             else:
-                rewritten = subject.document, judged.committed
+                rewritten = subject.written, judged.committed
                 summary.count_decision(judged.admission.validated)
                 yield judged

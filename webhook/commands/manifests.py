@@ -11,6 +11,7 @@ from webhook.commands.exported_pods import PodOrigin, find_origin
 from webhook.commands.simulator import USER
 from webhook.core.kubernetes.api_groups import is_built_in
 from webhook.core.kubernetes.controllers import WORKLOAD_KINDS, WorkloadKind
+from webhook.core.kubernetes.zero_values import fill_zero_values
 from webhook.core.plain_text import escape_line, quote_value
 from webhook.core.workloads import simulate
 from webhook.core.workloads.custom_kinds import (
@@ -39,6 +40,8 @@ class Subject(Struct, frozen=True):
     """The name, or generateName."""
     namespace: str = ""
     document: Mapping[str, Any] = {}
+    """The object as the API server decodes it, or, of one that makes no Pods, as it is in the file."""
+    written: Mapping[str, Any] = {}
     """The object as it is in the file."""
     pod: dict[str, Any] = {}
     user: str = USER
@@ -142,11 +145,12 @@ def _is_list(document: Mapping[str, Any], kind: str) -> bool:
     return kind.endswith("List") and ("items" in document or kind == "List")
 
 
-def _parse_subject(document: Mapping[str, Any], kind: str, where: _Place, default_namespace: str) -> Subject:
+def _parse_subject(written: Mapping[str, Any], kind: str, where: _Place, default_namespace: str) -> Subject:
     if kind == "AdmissionReview":
-        return _parse_review(dict(document), where)
-    _refuse_former_version(kind, document.get("apiVersion"), where)
-    idle = _find_idle_reason(kind, document.get("apiVersion"))
+        return _parse_review(dict(written), where)
+    _refuse_former_version(kind, written.get("apiVersion"), where)
+    idle = _find_idle_reason(kind, written.get("apiVersion"))
+    document: Mapping[str, Any] = written if idle else fill_zero_values(written)
     metadata = document.get("metadata") if idle else read_mapping(document, ("metadata",), f"{where}: {kind}")
     words = metadata if isinstance(metadata, Mapping) else {}
     namespace, own_name, generate_name = (
@@ -156,7 +160,7 @@ def _parse_subject(document: Mapping[str, Any], kind: str, where: _Place, defaul
     if not idle:  # other kinds may have no namespace
         namespace = namespace or default_namespace
     shown = escape_line(own_name or generate_name)
-    subject = Subject(*where, escape_line(kind), shown, namespace, document)
+    subject = Subject(*where, escape_line(kind), shown, namespace, document, written)
     if idle:
         return replace(subject, idle=idle, is_unknown=idle != _MAKES_NONE)
     if kind == "Pod":
@@ -177,16 +181,16 @@ def _parse_subject(document: Mapping[str, Any], kind: str, where: _Place, defaul
 
 
 def _parse_custom(
-    document: Mapping[str, Any], group: str, paths: Sequence[str], where: _Place, default_namespace: str
+    written: Mapping[str, Any], group: str, paths: Sequence[str], where: _Place, default_namespace: str
 ) -> Iterator[Subject | UserError]:
     """Yield one subject for each Pod template of a kind that is not Kubernetes' own."""
-    kind = str(document["kind"])
+    kind, document = str(written["kind"]), fill_zero_values(written)
     metadata = read_mapping(document, ("metadata",), f"{where}: {kind}")
     namespace, own_name, generate_name = (
         _read_text(metadata, key, f"{where}: {kind}") for key in ("namespace", "name", "generateName")
     )
     shown, namespace = escape_line(own_name or generate_name), namespace or default_namespace
-    subject = Subject(*where, escape_line(kind), shown, namespace, document)
+    subject = Subject(*where, escape_line(kind), shown, namespace, document, written)
     found = list(find_templates(document, paths))
     if not found:
         yield replace(subject, idle="it has no Pod template" if paths else _MAKES_NONE)
@@ -240,7 +244,8 @@ def _parse_review(review: dict[str, Any], where: _Place) -> Subject:
     request = review.get("request")
     asked = request if isinstance(request, dict) else {}
     pod, uid = asked.get("object"), asked.get("uid")
-    subject = Subject(*where, "AdmissionReview", "" if uid is None else escape_line(str(uid)), document=review)
+    shown = "" if uid is None else escape_line(str(uid))
+    subject = Subject(*where, "AdmissionReview", shown, document=review, written=review)
     namespace = str(asked.get("namespace", ""))
     return replace(subject, namespace=namespace, pod=pod if isinstance(pod, dict) else {}, review=review)
 

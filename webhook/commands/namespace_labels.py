@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from webhook.commands.manifests import Subject, read_mapping
+from webhook.core.kubernetes.zero_values import fill_zero_values
 from webhook.core.plain_text import escape_line
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.errors import UserError
@@ -84,11 +85,12 @@ def _parse_labels(found: Any, path: object, name: Any) -> dict[str, str]:
         return {}
     if not isinstance(found, dict):
         raise UserError(f"{path}: {name}: labels: {_format_scalar(found)}: not a mapping", _NAMESPACES_WANTED)
-    for key, value in found.items():
+    labels: dict[str, Any] = fill_zero_values(found, "labels")
+    for key, value in labels.items():
         if not isinstance(value, str):
             reason = f"{key}: {_format_scalar(value)}: a label's value is a string"
             raise UserError(f"{path}: {name}: {reason}", 'quote it, as in "true"')
-    return found
+    return labels
 
 
 def _format_scalar(value: Any) -> str:

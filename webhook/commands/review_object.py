@@ -153,7 +153,7 @@ async def _rewrite_document(evaluator: Evaluator, subject: Subject, asker: Asker
         # The service may only own Pods of controllers: then the manifest stays as it is.
         mutated = again if again.service == mutated.service else replace(mutated, patch=NO_PATCH)
     is_ours = mutated.service is not None or mutated.patch
-    return rewrite_manifest(subject.document, subject.template_at, mutated.patch) if is_ours else dict(subject.document)
+    return rewrite_manifest(subject.written, subject.template_at, mutated.patch) if is_ours else dict(subject.written)
 
 
 async def _find_undecided(evaluator: Evaluator, subject: Subject) -> Decision | None:

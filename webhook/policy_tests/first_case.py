@@ -24,9 +24,7 @@ def build_first_test(
     for reviewed in judged:
         case: dict[str, Any] = {"name": f"{reviewed.subject.name}: {reviewed.admission.validated.verdict}"}
         # The file is named only if it has one object: a case has one expectation.
-        case["objects"] = (
-            [_format_relative(manifest, folder)] if len(judged) == 1 else [dict(reviewed.subject.document)]
-        )
+        case["objects"] = [_format_relative(manifest, folder)] if len(judged) == 1 else [dict(reviewed.subject.written)]
         cases.append({**case, "expect": _build_expectation(reviewed)})
     document = {"apiVersion": "podgate.io/v1alpha1", "kind": "PolicyTest", "policy": _format_relative(policy, folder)}
     namespaces = {"namespaceLabels": labels} if labels else {}
