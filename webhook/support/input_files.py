@@ -1,6 +1,7 @@
 """Bounded reading of input files and streams, and strict YAML and JSON documents."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,7 +97,7 @@ def read_documents(path: Path) -> list[Any]:
     found: list[Any] = []
     try:
         # JSON first: `kubectl get -o json` writes large files, and YAML is parsed much more slowly.
-        return [_parse_json(text)]
+        return _parse_json_stream(text)
     except _DuplicateKeyError as error:
         raise UserError(f"{path}: {error}", "keep one of the two") from None
     except RecursionError:
@@ -126,6 +127,24 @@ def _parse_number(text: str) -> float | str:
 
 
 _decoder = msgspec.json.Decoder(float_hook=_parse_number)
+_scanner = json.JSONDecoder()
+_MARK = re.compile(r"[^ \t\r\n]")  # JSON's white space
+
+
+def _parse_json_stream(text: str) -> list[Any]:
+    """Parse JSON documents: one, or several one after another, which kubectl reads and `jq -c .items[]` prints."""
+    try:
+        return [_parse_json(text)]
+    except (msgspec.MsgspecError, ValueError):
+        return [_parse_json(part) for part in _split_json(text)]
+
+
+def _split_json(text: str) -> Iterator[str]:
+    """Yield the texts of JSON documents one after another. ValueError: there is other text."""
+    end = 0
+    while found := _MARK.search(text, end):
+        _, end = _scanner.raw_decode(text, found.start())
+        yield text[found.start() : end]
 
 
 def _parse_json(text: str) -> Any:

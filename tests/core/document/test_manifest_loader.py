@@ -51,6 +51,21 @@ def test_byte_order_marks_of_joined_files_are_skipped(tmp_path: Path) -> None:
     assert read_documents(tmp_path / "file") == [{"x": 1}, {"x": 2}, {"x": 3}]
 
 
+STREAMS = {
+    '{"a": 1}\n{"a": [2]}\n': [{"a": 1}, {"a": [2]}],
+    '{"a": 1}{\n"a":\t2\n}\r\n\r\n{}': [{"a": 1}, {"a": 2}, {}],
+    '{"a": 1}\n---\na: 2': [{"a": 1}, {"a": 2}],
+    '---\n{"a": 1}\n---\n{"a": 2}\n': [{"a": 1}, {"a": 2}],
+    " \n": [],
+}
+
+
+@pytest.mark.parametrize("text", STREAMS)
+def test_json_documents_may_follow_each_other(tmp_path: Path, text: str) -> None:
+    (tmp_path / "file").write_text(text, newline="")
+    assert read_documents(tmp_path / "file") == STREAMS[text]
+
+
 ERRORS = {
     "x: .inf": "line 1, column 4: a number that JSON does not have\n  quote the value",
     "x: !!int y": "line 1, column 4: not a value of the type that the tag names\n  remove the tag",
