@@ -3,10 +3,12 @@
 The stores are those of `counter_store.py`, whose `store` fixture gives each in turn.
 """
 
+import asyncio
+
 from msgspec.structs import replace
 
 from tests.contract.counter_store import HandClock, ask, clock, read_usage, store
-from tests.contract.live_pods import Store, observe
+from tests.contract.live_pods import Store, list_live_uids, observe
 from tests.core.plans import plan_of, standing
 from webhook.core.quota import DeniedBy
 
@@ -55,3 +57,20 @@ async def test_pods_that_ended_while_namespaces_counted_apart_do_not_count(store
     for number in range(HARD):
         assert (await ask(store, AS_ONE, f"new-{number}")).charged
     assert (await ask(store, AS_ONE, "more")).refused is DeniedBy.QUOTA
+
+
+async def test_a_refund_while_namespaces_begin_to_count_apart_leaves_right_sums(store: Store) -> None:
+    for number in range(HARD):
+        await ask(store, AS_ONE, f"uid-{number}")
+    await asyncio.gather(store.refund(APART, "uid-0"), store.mark_complete(APART, ["payments"]))
+    await store.mark_complete(AS_ONE, [""])
+    assert (await read_usage(store, AS_ONE), await list_live_uids(store, AS_ONE)) == ({"": [0]}, set())
+
+
+async def test_pod_of_a_server_with_the_former_per_is_forgotten_at_the_next_mark(store: Store) -> None:
+    await observe(store, AS_ONE, "old")
+    await store.mark_complete(APART, [])
+    assert (await ask(store, AS_ONE, "late")).charged
+    assert await read_usage(store, AS_ONE) == {"": [1]}
+    await store.mark_complete(APART, [])
+    assert await read_usage(store, AS_ONE) == {"": [0]}

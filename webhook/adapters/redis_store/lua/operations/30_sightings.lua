@@ -99,18 +99,21 @@ local function mark_complete(plan, reading, _, ...)
   return {}
 end
 
--- Forget some live Pods of the service as a whole, of which none is added any more: its namespaces count apart now. Return
--- the next cursor; '0' at the end, or if there are none.
+-- Forget a page of the cluster's live Pods that count for the service as a whole: its namespaces count apart now. Other
+-- clusters of a fleet may still have the former policy. Return the next cursor; '0' at the end.
 local function forget_whole(plan, _, _, FORGET_WHOLE_FIELDS)
-  if not redis.call('HGET', plan.live_key, 'h') then
+  local live = module('live')
+  local l = live.live_of(plan.live_key)
+  if l.count == 0 then
     return {'0'}
   end
   local next_cursor, entries = unpack(redis.call('HSCAN', plan.live_key, cursor, 'MATCH', 'u:*', 'COUNT', 500))
-  local gone = {next_cursor == '0' and 'h' or nil}
   for index = 1, #entries, 2 do
-    gone[#gone + 1] = entries[index]
+    local _, cluster = cmsgpack.unpack(entries[index + 1])
+    if cluster == details_of(plan).cluster then
+      live.remove(l, string.sub(entries[index], 3))
+    end
   end
-  call_with('HDEL', plan.live_key, gone)
   return {next_cursor}
 end
 
