@@ -76,6 +76,8 @@ class PodTracker:
         """Pods whose service label was ignored, since the newest list's start, and before."""
         self._unowned: set[str] = set()
         """Pods of the newest list that the index lacks, while the watch repeats what is older than the list."""
+        self._recounted: set[str] = set()
+        """Services whose live Pods are counted elsewhere, or by other resources, since the latest complete list."""
         self._ends: list[tuple[int, str]] = []
         self._ahead_of_watch: dict[str, int] = {}
         """Versions at which a direct lookup returned Pods; the watch may not have reached them yet."""
@@ -83,6 +85,7 @@ class PodTracker:
     async def on_list_begun(self) -> None:
         compiled = self._policy()
         if compiled is not self.compiled:
+            self._recounted |= _list_recounted(self.compiled, compiled)
             self.compiled, self.listed_turn = compiled, None
         self._labels.clear()
         self._bare.clear()
@@ -107,6 +110,7 @@ class PodTracker:
         for observer in self._observers:
             observer.on_list_complete()
         self._ahead_of_watch.clear()
+        self._recounted.clear()
         self.listed_turn = self.pending.turn
 
     async def on_changed(self, pod: Pod, *, gone: bool) -> None:
@@ -239,7 +243,7 @@ class PodTracker:
         if before is not None and (after is None or after.service != before.service):
             # Its charge remains; with created_at_us 0 the former service is not charged again.
             self._enqueue_if_due(uid, replace(ownership.mark_ended(before), created_at_us=0))
-        if after is not None and after != before:
+        if after is not None and (after != before or after.service in self._recounted):
             self._enqueue_if_due(uid, after)
 
     def _enqueue_if_due(self, uid: str, found: OwnedPod) -> None:
@@ -250,3 +254,10 @@ class PodTracker:
         is_due = plan.limits_live_pods or found.is_young(plan, self._clock.now_us())
         if is_due or self.pending.holds(found.service, uid):
             self.enqueue(uid, found)
+
+
+def _list_recounted(before: CompiledPolicy | None, after: CompiledPolicy | None) -> set[str]:
+    """Return the services whose live Pods count elsewhere, or by other resources, under the later policy."""
+    former = before.plans if before is not None else {}
+    plans = after.plans.items() if after is not None else ()
+    return {name for name, plan in plans if name in former and plan.live_counters != former[name].live_counters}

@@ -208,6 +208,13 @@ class CounterPlan(Struct, frozen=True, dict=True):
         """What of the service counts apart: "namespaces", the label of teams, or "" if it counts as one."""
         return (self.team_key or "namespaces") if self.per_namespace else ""
 
+    @cached_property
+    def live_counters(self) -> tuple[str | bool | None, ...]:
+        """Identifies where its live Pods are counted, and of which resources: others know nothing of those counters."""
+        pool = self.pool_standing
+        own, pooled = ([limit.counts for limit in found.limits] if found else [] for found in (self.standing, pool))
+        return self.tag, self.fleet, self.counts_apart, *own, None, *pooled
+
     def accounts_of(self, scope: str) -> Accounts:
         """Return the accounts that a Pod is charged to, with their windows: the service's own, and its pool's."""
         return self._list_accounts(scope) if scope else self._accounts_as_one
