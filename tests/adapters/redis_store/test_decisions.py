@@ -74,6 +74,24 @@ async def test_stream_of_large_records_is_shorter(decisions: RedisDecisions, red
     assert redis_server.cli("XLEN", STREAM) >= 100
 
 
+async def test_records_that_could_not_be_written_do_not_shorten_the_stream(
+    decisions: RedisDecisions, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await decisions.append(records(0, 100))
+    large = [encode_record(NOW_MS, user="u" * 7_000).shared] * 5
+
+    async def refuse(*_: object) -> None:
+        raise ConnectionRefusedError(111, "refused")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(decisions._connection, "ask", refuse)
+        for _ in range(50):
+            with pytest.raises(StoreUnavailableError):
+                await decisions.append(large)
+    await decisions.append(large)
+    assert redis_server.cli("XLEN", STREAM) >= 100
+
+
 async def test_policy_is_kept_and_expires(decisions: RedisDecisions, redis_server: RedisServer) -> None:
     assert await decisions.read_policy("9640bfdb9640bfdb") is None
     await decisions.keep_policy("9640bfdb9640bfdb", b"kind: Policy")

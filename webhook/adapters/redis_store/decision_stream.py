@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -25,22 +26,42 @@ _BLOCKS_MAX = 500
 class _StreamLength:
     """How many records the stream may have: as many of the newest as fit its bytes.
 
-    Each server goes by the records that it writes itself. The shortest length applies, so that those of all servers
-    together fit.
+    Each server goes by the records that it has written itself, and the shortest length applies: until each of them has
+    written as much, those of all servers together may have the bytes of each.
     """
 
     def __init__(self, records_max: int) -> None:
         self._records_max, self._bytes_max = records_max, records_max * RECORD_BYTES
         self._block_records = max(1, records_max // _BLOCKS_MAX)
-        self._blocks: deque[list[int]] = deque()
+        self.blocks: deque[tuple[int, int]] = deque()
         """Numbers of records that were written together, and their bytes."""
         self._records = self._bytes = 0
         self._is_short = False
 
-    def find(self, records: Sequence[bytes]) -> int:
-        """Return the length for records that are about to be written."""
-        self._add(len(records), sum(map(len, records)))
-        blocks = self._blocks
+    @property
+    def most(self) -> int:
+        return self._records if self._is_short else self._records_max
+
+    def extend(self, records: Sequence[bytes]) -> "_StreamLength":
+        """Return the length with more records; this one stays, in case they cannot be written."""
+        extended = copy(self)
+        extended.blocks = deque(self.blocks)
+        extended.add(records)
+        return extended
+
+    def add(self, records: Sequence[bytes]) -> None:
+        count, size = len(records), sum(map(len, records))
+        self._records += count
+        self._bytes += size
+        if self.blocks and self.blocks[-1][0] < self._block_records:
+            last_count, last_size = self.blocks.pop()
+            self.blocks.append((last_count + count, last_size + size))
+        else:
+            self.blocks.append((count, size))
+        self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        blocks = self.blocks
         while len(blocks) > 1 and (self._bytes > self._bytes_max or self._records - blocks[0][0] >= self._records_max):
             self._is_short = self._is_short or self._bytes > self._bytes_max
             count, size = blocks.popleft()
@@ -48,16 +69,6 @@ class _StreamLength:
             self._bytes -= size
         if self._records >= self._records_max:
             self._is_short = False
-        return self._records if self._is_short else self._records_max
-
-    def _add(self, count: int, size: int) -> None:
-        self._records += count
-        self._bytes += size
-        if self._blocks and self._blocks[-1][0] < self._block_records:
-            self._blocks[-1][0] += count
-            self._blocks[-1][1] += size
-        else:
-            self._blocks.append([count, size])
 
 
 class RedisDecisions:
@@ -71,8 +82,10 @@ class RedisDecisions:
         self._connection = SharedConnection(lambda: transport.dial(self._key))
 
     async def append(self, records: Sequence[bytes]) -> None:
-        add: Command = ("XADD", self._key, "MAXLEN", "~", self._length.find(records), "*", _FIELD)
+        length = self._length.extend(records)
+        add: Command = ("XADD", self._key, "MAXLEN", "~", length.most, "*", _FIELD)
         await translated(self._connection.ask(*[(*add, record) for record in records]))
+        self._length = length  # once they are written: the writer repeats what has failed
 
     async def read_page(self, begin: str, count: int) -> SharedPage:
         entries: list[Any] = await translated(
