@@ -1,8 +1,11 @@
 """Repair of the live Pods of pools: after an emptied store, restarts, changes of the policy and of a Pod's service."""
 
+import pytest
+from msgspec.structs import replace
+
 from tests.contract.store_steps import list_pool_pods
 from tests.controller.controller_simulation import ControllerSimulation, compile_policy, pod
-from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod import Container, ContainerStatus, Pod, PodCondition, PodSpec, Resources
 from webhook.core.quota import DeniedBy, Sighting
 
 POOL = "pools: [{name: prod, standing: {hard: {pods: 3, cpu: 100}}}]"
@@ -109,6 +112,24 @@ async def test_a_pod_of_another_service_counts_for_it() -> None:
     assert await list_pods(simulation) == {"a": "api"}
     await simulation.repair()
     assert await list_pods(simulation) == {"a": "web"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(Resources({}), Resources({"cpu": "4"})), (Resources({"cpu": "1"}), Resources({"cpu": "0"}))],
+    ids=["up", "down"],
+)
+async def test_resize_that_is_not_done_is_no_drift(before: Resources, after: Resources) -> None:
+    simulation = simulate()
+    new = pod("a")
+    simulation.cluster.create(replace(new, spec=PodSpec(containers=(Container("c", before),))))
+    kept = ContainerStatus(name="c", resources=before, allocated_resources=before.requests)
+    resize = PodCondition(type="PodResizePending", status="True", reason="Infeasible")
+    spec = {"containers": (Container("c", after),)}
+    simulation.cluster.update("a", spec=spec, container_statuses=(kept,), conditions=(resize,), phase="Running")
+    for _ in range(3):
+        await simulation.run_all()
+    assert simulation.reported.pool_drift == {"prod": 0}
 
 
 async def test_while_the_store_is_away_nothing_is_marked_and_later_all_is() -> None:

@@ -123,4 +123,4 @@ def _counts_rightly(held: PoolPod | None, plan: CounterPlan, pod: OwnedPod) -> b
     """
     if held is None or held.service != plan.service or plan.pool_standing is None:
         return False
-    return held.amounts.keys() == plan.pool_standing.select_amounts(pod.cost).keys()
+    return held.amounts.keys() == plan.pool_standing.select_amounts(pod.standing_cost).keys()

@@ -50,6 +50,11 @@ class OwnedPod(Struct, frozen=True, gc=False):
     live_cost: Cost | None = None
     """What it takes of the limits on live Pods, if a resize is not done: its `cost` is by its spec. None: the same."""
 
+    @property
+    def standing_cost(self) -> Cost:
+        """What it takes of the limits on live Pods."""
+        return self.cost if self.live_cost is None else self.live_cost
+
     def is_live(self, now_us: int) -> bool:
         return now_us <= self.ends_at_us
 
