@@ -158,6 +158,17 @@ async def test_admitted_pod_is_overdue_until_it_is_seen(store: Store, clock: Han
     assert (await list_overdue_uids(store, PLAN), await list_live_uids(store, PLAN)) == (["b", "c"], {"a"})
 
 
+async def test_live_pods_are_listed_with_the_amounts_by_which_they_count(store: Store) -> None:
+    cost = {"pods": 1, "requests.cpu": 200}
+    plan = plan_of(standing=standing(pods=9, cpu=900))
+    await observe(store, plan, "a", cost, live_cost={"pods": 1, "requests.cpu": 300})
+    await observe(store, plan, "b", {"pods": 1, "requests.cpu": 0, "requests.memory": 1})
+    await observe(store, plan, "none", {"pods": 0})
+    await ask(store, plan, "a", {"pods": 1, "requests.cpu": 400}, resize_from=cost)
+    pods, after = await store.list_live(plan, "")
+    assert (pods, after) == ({"a": {"pods": 1, "requests.cpu": 400}, "b": {"pods": 1}, "none": {}}, "")
+
+
 async def test_services_of_one_tag_with_and_without_limits_are_overdue_alike(store: Store) -> None:
     await ask(store, plan_of(), "a")
     await ask(store, replace(PLAN, service="web"), "b")

@@ -1,8 +1,9 @@
 """Repair of drift between store and cluster: additions, removals, and reports."""
 
 from tests.controller.controller_simulation import WEB, ControllerSimulation, compile_policy, pod
+from webhook.core.kubernetes.pod import Container, Resources
 from webhook.core.overrides import WindowReset
-from webhook.core.quota import Sighting
+from webhook.core.quota import EXACT_AMOUNT_MAX, Acquire, Sighting
 
 
 async def simulation_ahead_of_watch(*uids: str) -> ControllerSimulation:
@@ -106,6 +107,43 @@ async def test_limits_are_enforced_only_after_a_full_list_was_reported() -> None
     assert (await simulation.store.snapshot(simulation.plan)).is_standing_known
 
 
+async def test_refused_resize_counts_no_longer_at_the_second_repair() -> None:
+    simulation = ControllerSimulation()
+    await simulation.create("a")
+    await simulation.run_all()
+    await resize(simulation, 1000, 10_000)
+    await simulation.repair()
+    assert (await read_cpu(simulation), simulation.reported.drift) == (10_000, {"web": 0}), "the watch may be behind"
+    await simulation.repair()
+    assert (await read_cpu(simulation), simulation.reported.drift) == (1000, {"web": 1})
+    await simulation.repair()
+    assert simulation.reported.drift == {"web": 0}
+
+
+async def test_resize_that_the_watch_shows_after_a_repair_stays_counted() -> None:
+    simulation = ControllerSimulation()
+    await simulation.create("a")
+    await simulation.run_all()
+    await resize(simulation, 1000, 10_000)
+    await simulation.repair()
+    simulation.cluster.update("a", spec={"containers": (Container("c", Resources({"cpu": "10"})),)})
+    for _ in range(3):
+        await simulation.run_all()
+        assert (await read_cpu(simulation), simulation.reported.drift) == (10_000, {"web": 0})
+
+
+async def test_amounts_beyond_the_largest_exact_one_are_no_drift() -> None:
+    simulation = ControllerSimulation()
+    await simulation.create("a", cpu="10P")
+    for clipped in (False, True):
+        if clipped:
+            cost = {"pods": 1, "requests.cpu": EXACT_AMOUNT_MAX}  # as Redis has it
+            await simulation.store.observe(simulation.plan, [Sighting("shop", "pod-a", "a", cost, lives=True)])
+        for _ in range(3):
+            await simulation.run_all()
+            assert simulation.reported.drift == {"web": 0}
+
+
 async def test_new_limits_are_enforced_after_existing_pods_are_counted() -> None:
     simulation = ControllerSimulation("- name: web\n  match: {namespaces: [shop]}\n")
     simulation.cluster.create(pod("old"))
@@ -176,6 +214,18 @@ async def test_live_pods_of_a_namespace_given_to_another_team_move_at_the_next_c
     for _ in range(3):
         await simulation.run_all()
     assert await count_live(simulation) == {"blue": 1}
+
+
+async def resize(simulation: ControllerSimulation, before: int, after: int) -> None:
+    """Charge Pod `a` for a resize, as the validating half does."""
+    old, new = ({"pods": 1, "requests.cpu": cpu} for cpu in (before, after))
+    request = Acquire(simulation.plan, "shop", "a", new, "user:alice", resize_from=old, name="pod-a")
+    assert (await simulation.store.acquire(request)).refused is None
+
+
+async def read_cpu(simulation: ControllerSimulation) -> int:
+    uses = (await simulation.store.snapshot(simulation.plan)).uses[""]
+    return next(use.used for use in uses if (use.window, use.resource) == ("standing", "cpu"))
 
 
 async def count_live(simulation: ControllerSimulation) -> dict[str, int]:

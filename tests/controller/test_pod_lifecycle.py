@@ -277,7 +277,7 @@ async def test_new_policy_reevaluates_all_pods() -> None:
     await simulation.run_all()
     assert not simulation.tracker.needs_new_list()
     plan = simulation.policy.plans["new"]
-    assert (await simulation.store.list_live(plan, ""))[0] == []
+    assert (await simulation.store.list_live(plan, ""))[0] == {}
     simulation.policy = compile_policy(WEB)
     simulation.watch.list_again()
     await simulation.run_all()

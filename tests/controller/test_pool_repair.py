@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.contract.store_steps import list_pool_pods
 from tests.controller.controller_simulation import ControllerSimulation, compile_policy, pod
 from webhook.core.kubernetes.pod import Container, ContainerStatus, Pod, PodCondition, PodSpec, Resources
-from webhook.core.quota import DeniedBy, Sighting
+from webhook.core.quota import Acquire, DeniedBy, Sighting
 
 POOL = "pools: [{name: prod, standing: {hard: {pods: 3, cpu: 100}}}]"
 SERVICES = """
@@ -112,6 +112,18 @@ async def test_a_pod_of_another_service_counts_for_it() -> None:
     assert await list_pods(simulation) == {"a": "api"}
     await simulation.repair()
     assert await list_pods(simulation) == {"a": "web"}
+
+
+async def test_refused_resize_counts_no_longer_at_the_second_repair() -> None:
+    simulation = simulate()
+    await simulation.create("a")
+    await simulation.run_all()
+    request = Acquire(simulation.plan, "shop", "a", ONE | {"requests.cpu": 9000}, "user:alice", resize_from=ONE)
+    assert (await simulation.store.acquire(request)).charged
+    for cpu, drift in ((9000, 0), (1000, 1), (1000, 0)):
+        await simulation.repair()
+        used = (await simulation.store.snapshot(simulation.plan)).pool
+        assert ([use.used for use in used], simulation.reported.pool_drift) == ([1, cpu], {"prod": drift})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """In-memory store of one process: counters, breakers and uid records. No operation awaits, so each is atomic."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from webhook.core import breaker as machine
 from webhook.core.breaker import BreakerView, State, Transition
@@ -14,6 +14,7 @@ from webhook.core.quota import (
     Acquire,
     AcquireGroup,
     Booking,
+    Cost,
     CounterPlan,
     PoolPod,
     Receipt,
@@ -83,7 +84,7 @@ class MemoryStore:
         plan: CounterPlan,
         scope: str,
         after: str = "",  # noqa: ARG002  all are on one page
-    ) -> tuple[Sequence[str], str]:
+    ) -> tuple[Mapping[str, Cost], str]:
         return rolls.live(self._find_state(plan), plan, scope, self._clock.now_us()), ""
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:

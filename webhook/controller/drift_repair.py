@@ -1,7 +1,8 @@
 """Drift repair: compares the live Pods in the store with those in the cluster, and corrects the store."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from webhook.controller.pod_lifecycle import PodTracker
 from webhook.controller.pool_repair import PoolRepair
@@ -10,7 +11,7 @@ from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
 from webhook.controller.watched_live_pods import WatchedLivePods
 from webhook.core.pods.ownership import NOT_LIVE_US, OwnedPod
-from webhook.core.quota import CounterPlan
+from webhook.core.quota import Cost, CounterPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, PodLedger
 
@@ -78,11 +79,14 @@ class DriftRepair:
             self._schedule.record(plan.service, listed, is_reached=is_reached)
 
     async def _repair_service(self, plan: CounterPlan, live: Mapping[str, OwnedPod]) -> None:
-        held = [
-            (uid, scope) for scope in await self._ledger.list_scopes(plan) for uid in await self._list_uids(plan, scope)
-        ]
+        held: list[tuple[str, str]] = []
+        differing: set[str] = set()
+        for scope in await self._ledger.list_scopes(plan):
+            async for pods in self._read_pages(plan, scope):
+                held += ((uid, scope) for uid in pods)
+                differing.update(self._find_differing(plan, scope, pods))
         standing = dict(held) if not plan.team_key else await self._move_teams(plan, live, held)
-        drift = self._compare(plan, live, standing)
+        drift = self._compare(plan, live, standing, differing)
         self._reports.on_drift(plan.service, drift)
         if not drift or await self._watched.wait_until_sent((plan.service,)):
             await self._ledger.mark_complete(plan, sorted({plan.scope_of(pod) for pod in live.values()}))
@@ -98,15 +102,25 @@ class DriftRepair:
             await self._ledger.observe(plan, gone)
         return dict(set(held).difference(moved))
 
-    async def _list_uids(self, plan: CounterPlan, scope: str) -> list[str]:
-        uids, after = await self._ledger.list_live(plan, scope)
-        found = list(uids)
+    async def _read_pages(self, plan: CounterPlan, scope: str) -> AsyncIterator[Mapping[str, Cost]]:
+        pods, after = await self._ledger.list_live(plan, scope)
+        yield pods
         while after:
-            uids, after = await self._ledger.list_live(plan, scope, after)
-            found += uids
-        return found
+            pods, after = await self._ledger.list_live(plan, scope, after)
+            yield pods
 
-    def _compare(self, plan: CounterPlan, live: Mapping[str, OwnedPod], standing: Mapping[str, str]) -> int:
+    def _find_differing(self, plan: CounterPlan, scope: str, held: Mapping[str, Cost]) -> Iterator[str]:
+        """Yield the Pods whose amounts in the store are not those of the watch."""
+        for uid, amounts in held.items():
+            pod = self._watched.find(uid, (plan.service,))
+            if pod is None or plan.standing is None or plan.scope_of(pod) != scope:
+                continue
+            if self._watched.differs(uid, pod, amounts, plan.standing):
+                yield uid
+
+    def _compare(
+        self, plan: CounterPlan, live: Mapping[str, OwnedPod], standing: Mapping[str, str], differing: AbstractSet[str]
+    ) -> int:
         """Enqueue what differs; return the number of differing Pods. Pods still to be sent do not count."""
         service, of_service = plan.service, (plan.service,)
         underway = self._watched.list_underway(of_service)
@@ -119,10 +133,12 @@ class DriftRepair:
             self._tracker.enqueue(uid, live[uid])
         absent = {uid for uid in standing if uid not in underway and not self._watched.is_live(uid, of_service)}
         suspects = {uid for uid in absent if self._watched.is_gone(uid, service)}
-        surplus = self._schedule.confirm(service, suspects)
-        for uid in surplus:
-            self._tracker.enqueue(uid, _make_deleted_pod(service, standing[uid]))
-        return len(missing) + len(surplus)
+        sendable = ((uid, self._watched.find(uid, of_service)) for uid in differing - underway)
+        shown = {uid: pod for uid, pod in sendable if pod is not None}
+        confirmed = self._schedule.confirm(service, suspects.union(shown))
+        for uid in confirmed:
+            self._tracker.enqueue(uid, shown.get(uid) or _make_deleted_pod(service, standing[uid]))
+        return len(missing) + len(confirmed)
 
 
 def _make_deleted_pod(service: str, scope: str) -> OwnedPod:

@@ -30,6 +30,7 @@ class PoolRepair:
     """Checks each pool with limits on live Pods, independently of the others.
 
     A Pod that the store lacks, or counts for another service or without a limit or guarantee of today, is sent again.
+    So is one that counts by other amounts than the watch shows, if the next repair finds it as well.
     """
 
     def __init__(
@@ -79,12 +80,17 @@ class PoolRepair:
     async def _repair_pool(self, pool: LimitedPool) -> None:
         of_members = self._watched.list_live(pool.plans)  # before the store's, which then has all of them
         held = await self._list_held(pool.plan)
-        missing = self._send_missing(pool, held, of_members)
-        surplus = self._find_surplus(pool, held)
+        sent = self._send_missing(pool, held, of_members)
+        differing, absent = self._find_differing(pool, held), self._find_absent(pool, held)
+        confirmed = self._schedule.confirm(pool.name, {*differing, *absent})
+        for uid in confirmed.intersection(differing):
+            self._tracker.enqueue(uid, differing[uid])
+            sent += 1
+        surplus = [held[uid] for uid in confirmed & absent]
         if surplus:
             await self._ledger.drop_pool_pods(pool.plan, surplus)
-        self._drift[pool.name] = missing + len(surplus)
-        if not missing or await self._watched.wait_until_sent(pool.plans):
+        self._drift[pool.name] = sent + len(surplus)
+        if not sent or await self._watched.wait_until_sent(pool.plans):
             await self._ledger.mark_pool_complete(pool.plan)
 
     async def _list_held(self, plan: CounterPlan) -> dict[str, PoolPod]:
@@ -108,18 +114,28 @@ class PoolRepair:
                     count += 1
         return count
 
-    def _find_surplus(self, pool: LimitedPool, held: Mapping[str, PoolPod]) -> list[PoolPod]:
-        """Return the Pods that only the store has, in this round and the one before."""
+    def _find_differing(self, pool: LimitedPool, held: Mapping[str, PoolPod]) -> dict[str, OwnedPod]:
+        """Return the Pods whose amounts in the store are not those of the watch."""
+        underway, found = self._watched.list_underway(pool.plans), {}
+        for uid, of_pool in held.items():
+            pod, plan = self._watched.find(uid, (of_pool.service,)), pool.plans.get(of_pool.service)
+            if pod is None or plan is None or plan.pool_standing is None or uid in underway:
+                continue
+            if self._watched.differs(uid, pod, of_pool.amounts, plan.pool_standing):
+                found[uid] = pod
+        return found
+
+    def _find_absent(self, pool: LimitedPool, held: Mapping[str, PoolPod]) -> set[str]:
+        """Return the Pods that only the store has."""
         underway = self._watched.list_underway(pool.plans)
         absent = [uid for uid in held if uid not in underway and not self._watched.is_live(uid, pool.plans)]
-        suspects = {uid for uid in absent if self._watched.is_gone(uid, held[uid].service)}
-        return [held[uid] for uid in self._schedule.confirm(pool.name, suspects)]
+        return {uid for uid in absent if self._watched.is_gone(uid, held[uid].service)}
 
 
 def _counts_rightly(held: PoolPod | None, plan: CounterPlan, pod: OwnedPod) -> bool:
     """Return whether the store counts a Pod for its service, in every limit of the pool and guarantee of today.
 
-    Amounts are not compared: those of a resize are in the store before the watch shows them.
+    Its amounts are compared apart: those of a resize are in the store before the watch shows them.
     """
     if held is None or held.service != plan.service or plan.pool_standing is None:
         return False

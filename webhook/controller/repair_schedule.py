@@ -1,4 +1,4 @@
-"""RepairSchedule: which services or pools are due for a repair of live Pods, and which surplus was found before."""
+"""RepairSchedule: which services or pools are due for a repair of live Pods, and what the former one suspected."""
 
 from collections.abc import Collection
 
@@ -17,7 +17,7 @@ class RepairSchedule:
         self._clock = clock
         self._timing = timing
         self._suspects: dict[str, set[str]] = {}
-        """By name: uids that the store had in the round before, and the cluster had not."""
+        """By name: uids that the store had in the round before, and the cluster had not, or with other amounts."""
         self._repaired: dict[str, tuple[int | None, int]] = {}
         """By name: the list that it was compared with, and when it is due again."""
 

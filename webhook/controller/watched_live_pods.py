@@ -7,6 +7,7 @@ from webhook.controller.pod_lifecycle import PodTracker
 from webhook.controller.reports import ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
 from webhook.core.pods.ownership import OwnedPod
+from webhook.core.quota import Cost, StandingPlan, WindowPlan, clip_amounts
 from webhook.ports import Clock
 
 _SENT_POLLS_MAX = 50
@@ -40,10 +41,23 @@ class WatchedLivePods:
         """Return the Pods of these services whose state is still to be sent."""
         return {uid for service in services for uid in self._pending.list_uids(service)}
 
-    def is_live(self, uid: str, services: Collection[str]) -> bool:
-        """Return whether a Pod lives and belongs to one of these services."""
+    def find(self, uid: str, services: Collection[str]) -> OwnedPod | None:
+        """Return a Pod that lives and belongs to one of these services."""
         pod = self._tracker.index.get(uid)
-        return pod is not None and pod.service in services and pod.is_live(self._clock.now_us())
+        is_found = pod is not None and pod.service in services and pod.is_live(self._clock.now_us())
+        return pod if is_found else None
+
+    def is_live(self, uid: str, services: Collection[str]) -> bool:
+        return self.find(uid, services) is not None
+
+    def differs(self, uid: str, pod: OwnedPod, held: Cost, limits: StandingPlan | WindowPlan) -> bool:
+        """Return whether a live Pod counts by other amounts in the store than the watch shows.
+
+        A resize is in the store before the watch shows it, or for nothing if it was refused afterwards.
+        """
+        shown = limits.select_amounts(pod.standing_cost)
+        is_equal = shown == held or clip_amounts(shown) == clip_amounts(held)
+        return not is_equal and not self._tracker.is_ahead_of_watch(uid)
 
     def is_gone(self, uid: str, service: str) -> bool:
         """Return whether a Pod that the store counts is no longer the service's."""

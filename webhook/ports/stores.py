@@ -1,6 +1,6 @@
 """Stores of counters, breakers and uid records, and the clock."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from webhook.core.breaker import BreakerView, Transition
@@ -9,6 +9,7 @@ from webhook.core.quota import (
     Acquire,
     AcquireGroup,
     Booking,
+    Cost,
     CounterPlan,
     PoolPod,
     Receipt,
@@ -162,8 +163,10 @@ class PodLedger(Protocol):
         """Return the namespaces of a service that have live Pods in the store; "" where it counts as one."""
         ...
 
-    async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
-        """Return uids of this cluster's live Pods that are not waited for, and the next `after`, "" at the end.
+    async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Mapping[str, Cost], str]:
+        """Return this cluster's live Pods that are not waited for, and the next `after`, "" at the end.
+
+        Each has the amounts by which it counts.
 
         Every uid that is live throughout is returned at least once.
         """

@@ -54,7 +54,7 @@ def test_a_live_pod_whose_record_has_expired_is_live_once() -> None:
 def test_a_pool_without_limits_on_live_pods_counts_none() -> None:
     live = PoolLiveSet()
     assert not live.put_for("web", PoolPlan("prod", ()), "a", ONE, 1)
-    assert (list(live), live.touched_us, "a" in live) == ([], 0, False)
+    assert (list(live.items()), live.touched_us, "a" in live) == ([], 0, False)
     assert live.list_uses_of_pool(PoolPlan("prod", ())) == ()
 
 

@@ -30,6 +30,7 @@ from webhook.core.quota import (
     Holder,
     Receipt,
     Use,
+    clip_amounts,
     find_free_at_us,
 )
 
@@ -74,11 +75,6 @@ def encode_cost(cost: Cost) -> str:
     if cost and max(cost.values()) > EXACT_AMOUNT_MAX:
         cost = clip_amounts(cost)
     return _encode_text(cost).decode()
-
-
-def clip_amounts(cost: Cost) -> Cost:
-    """Clip amounts above any possible limit: the script counts in doubles."""
-    return {resource: min(amount, EXACT_AMOUNT_MAX) for resource, amount in cost.items()}
 
 
 def encode_outcomes(outcomes: Sequence[Outcomes]) -> list[OutcomeEntry]:

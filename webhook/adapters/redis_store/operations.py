@@ -15,7 +15,7 @@ from webhook.adapters.redis_store.plans import PreparedPlan
 from webhook.adapters.redis_store.transport.script import OPERATIONS, QUEUE_ACTIONS, SLOT_ACTIONS
 from webhook.core.breaker import BreakerView
 from webhook.core.breaker.outcome_types import Outcomes, Start
-from webhook.core.quota import Acquire, AcquireGroup, Booking, PoolPod, Sighting
+from webhook.core.quota import Acquire, AcquireGroup, Booking, PoolPod, Sighting, clip_amounts
 
 ACQUIRE, QUEUE, SLOTS = "acquire", "queue", "slots"
 """Operations that do not advance a breaker: the first seldom, the others never."""
@@ -44,7 +44,7 @@ def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
     scope, keys = _find_scope_and_keys(planned, request)
     place, cost = f"{request.namespace}/{request.name}", codec.encode_cost(request.cost)
     if request.resize_from is not None:
-        before, peek = codec.clip_amounts(request.resize_from), request.peek
+        before, peek = clip_amounts(request.resize_from), request.peek
         return _make_operation(
             planned, "resize", *keys, scope=scope, place=place, cost_text=cost, peek=peek, old=before
         )

@@ -1,7 +1,7 @@
 """RedisPodLedger: `ports.PodLedger` on Redis, and the bookings of single Pods."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,9 +10,17 @@ from webhook.adapters.redis_store import operations
 from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.operations import ChargedPod
 from webhook.adapters.redis_store.plans import PlanCache
-from webhook.adapters.redis_store.transport.records import ChargeAnswer, LivePageAnswer, PlaceAnswer, WaitingEntry
-from webhook.core.quota import Booking, CounterPlan, PoolPod, Seen, Sighting, UnseenPod
+from webhook.adapters.redis_store.transport.records import (
+    ChargeAnswer,
+    LivePageAnswer,
+    LivePod,
+    PlaceAnswer,
+    WaitingEntry,
+)
+from webhook.core.quota import Booking, Cost, CounterPlan, PoolPod, Seen, Sighting, UnseenPod
 
+_NO_AMOUNTS: Cost = {}
+"""Lua packs an empty map as an empty list."""
 _START = "0"
 """The cursor of the first page, and the one after the last."""
 _SCOPES_PER_CALL_MAX = 32
@@ -71,10 +79,11 @@ class RedisPodLedger:
             found += (scope for scope, count in zip(some, counts, strict=True) if count)
         return sorted(found)
 
-    async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
+    async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Mapping[str, Cost], str]:
         planned = self._plans.prepare(plan)
         page = LivePageAnswer(*await self._ask(operations.list_live(planned, scope, *_decode_place(after))))
-        return page.members, _encode_place(page)
+        found = (LivePod(*member) for member in page.members)
+        return {pod.uid: pod.amounts or _NO_AMOUNTS for pod in found}, _encode_place(page)
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:
         planned = self._plans.prepare(plan)
@@ -88,8 +97,7 @@ class RedisPodLedger:
     async def list_pool_live(self, plan: CounterPlan, after: str = "") -> tuple[Sequence[PoolPod], str]:
         planned = self._plans.prepare(plan)
         page = LivePageAnswer(*await self._ask(operations.list_pool_live(planned, *_decode_place(after))))
-        # Lua packs an empty map as an empty list.
-        pods = [PoolPod(uid, service, amounts or {}) for uid, service, amounts in page.members]
+        pods = [PoolPod(uid, service, amounts or _NO_AMOUNTS) for uid, service, amounts in page.members]
         return pods, _encode_place(page)
 
     async def mark_pool_complete(self, plan: CounterPlan) -> None:

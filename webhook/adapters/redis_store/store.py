@@ -1,7 +1,7 @@
 """RedisStore: the counters in Redis, shared by all replicas, composed of operations, lanes and a transport."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from webhook.adapters.redis_store import codec, error_classes, operations
 from webhook.adapters.redis_store.announcements import AnnouncementListener
@@ -26,6 +26,7 @@ from webhook.core.quota import (
     Acquire,
     AcquireGroup,
     Booking,
+    Cost,
     CounterPlan,
     Holder,
     PoolPod,
@@ -212,7 +213,7 @@ class RedisStore:
     async def list_scopes(self, plan: CounterPlan) -> Sequence[str]:
         return await self._pods.list_scopes(plan)
 
-    async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Sequence[str], str]:
+    async def list_live(self, plan: CounterPlan, scope: str, after: str = "") -> tuple[Mapping[str, Cost], str]:
         return await self._pods.list_live(plan, scope, after)
 
     async def mark_complete(self, plan: CounterPlan, scopes: Sequence[str]) -> None:

@@ -137,9 +137,9 @@ class LivePods:
         """Return the live Pods of the plan's pool that have been seen, or are no longer waited for."""
         return [pod for pod in self._find_pool_set(plan).list_pods() if self._is_settled(pod.uid, now_us)]
 
-    def list_live(self, plan: CounterPlan, scope: str, now_us: int) -> list[str]:
-        """Return the live Pods that have been seen, or are no longer waited for."""
-        return [uid for uid in self._find_set(plan, scope) if self._is_settled(uid, now_us)]
+    def list_live(self, plan: CounterPlan, scope: str, now_us: int) -> dict[str, Cost]:
+        """Return the amounts of the live Pods that have been seen, or are no longer waited for."""
+        return {uid: held for uid, held in self._find_set(plan, scope).items() if self._is_settled(uid, now_us)}
 
     def _is_settled(self, uid: str, now_us: int) -> bool:
         return self._waiting.get(uid, -WAITED_US) <= now_us - WAITED_US

@@ -4,7 +4,7 @@ A Pod is live from its admission on. The watch of Pods confirms and updates it, 
 `surge` is room above `hard` for a rollout: available while the sum is within `hard`, and for ten minutes afterwards.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from webhook.core.quota import STANDING, Cost, Holder, Limit, StandingPlan, Use
 
@@ -29,11 +29,11 @@ class LiveSet:
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._pods)
-
     def __bool__(self) -> bool:
         return bool(self._pods)
+
+    def items(self) -> Iterable[tuple[str, Cost]]:
+        return self._pods.items()
 
     def find_held(self, uid: str) -> Cost | None:
         """Return the amounts of a live Pod, None for any other."""

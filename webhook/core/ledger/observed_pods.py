@@ -4,7 +4,7 @@ Reference for every implementation of `ports.PodLedger`. The watch is authoritat
 is waited for no longer, it is live until it ends, and if it was never charged, it is charged as of its creation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -91,8 +91,8 @@ def stop_waiting(state: TagState, plan: CounterPlan, uid: str, reading_us: int) 
         state.live_pods.remove_from_pool(plan, record.live_set_key, uid, now_us)
 
 
-def live(state: TagState, plan: CounterPlan, scope: str, reading_us: int) -> Sequence[str]:
-    """Return the live Pods of a scope that have been seen, or are no longer waited for."""
+def live(state: TagState, plan: CounterPlan, scope: str, reading_us: int) -> Mapping[str, Cost]:
+    """Return the amounts of the live Pods of a scope that have been seen, or are no longer waited for."""
     return state.live_pods.list_live(plan, scope, state.find_clock(plan).now(reading_us))
 
 

@@ -1,6 +1,15 @@
 """Quota of a service: counter plans, requests to a store, and its receipts. The `ledger` package counts."""
 
-from webhook.core.quota.amounts import EXACT_AMOUNT_MAX, HOUR_US, Cost, canonicalize, convert_amount, is_cpu, sum_costs
+from webhook.core.quota.amounts import (
+    EXACT_AMOUNT_MAX,
+    HOUR_US,
+    Cost,
+    canonicalize,
+    clip_amounts,
+    convert_amount,
+    is_cpu,
+    sum_costs,
+)
 from webhook.core.quota.guarantees import PoolGuarantees, group_guarantees, list_guaranteed_amounts
 from webhook.core.quota.plans import (
     STANDING,
@@ -61,6 +70,7 @@ __all__ = [
     "Use",
     "WindowPlan",
     "canonicalize",
+    "clip_amounts",
     "convert_amount",
     "find_free_at_us",
     "group_guarantees",

@@ -35,6 +35,11 @@ def sum_costs(costs: Iterable[Cost]) -> Cost:
     return total
 
 
+def clip_amounts(cost: Cost) -> Cost:
+    """Return amounts that a store counts exactly, and the largest instead of any above it, which no limit exceeds."""
+    return {resource: min(amount, EXACT_AMOUNT_MAX) for resource, amount in cost.items()}
+
+
 def convert_amount(resource: str, value: Fraction) -> int:
     """Return an exact integer: millicores for cpu, whole units otherwise, rounded up as Kubernetes does."""
     return ceil(value * 1000) if is_cpu(resource) else ceil(value)

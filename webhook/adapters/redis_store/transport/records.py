@@ -224,6 +224,13 @@ class LivePageAnswer(NamedTuple):
     found: Any
 
 
+class LivePod(NamedTuple):
+    """A Pod in the result of `list_live`."""
+
+    uid: str
+    amounts: Any
+
+
 class OverEntry(NamedTuple):
     """A limit that is exceeded: its number among the plan's limits, from 1, and its figures."""
 
@@ -278,6 +285,7 @@ PASSED: Mapping[str, Names] = {
     "PLACE_ANSWER": PlaceAnswer._fields,
     "PAGE_ANSWER": PageAnswer._fields,
     "LIVE_PAGE_ANSWER": LivePageAnswer._fields,
+    "LIVE_POD": LivePod._fields,
     "LIVE_SCAN": ("sums", "count", "sums_before", "count_before"),
     "SLOT_CLAIM": ("slot", "replicas"),
     "WAITING": WaitingEntry._fields,

@@ -183,8 +183,8 @@ local function page_of(plan, reading, key, cursor, found, show)
 end
 
 local function list_live(plan, reading, _, LIST_LIVE_FIELDS)
-  return page_of(plan, reading, KEYS[live_key], cursor, found, function(uid)
-    return uid
+  return page_of(plan, reading, KEYS[live_key], cursor, found, function(uid, amounts)
+    return LIVE_POD{uid = uid, amounts = amounts}
   end)
 end
 
