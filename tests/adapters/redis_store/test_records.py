@@ -44,7 +44,7 @@ READ_BY_OTHER_VERSIONS = {
     "LEASE": "uid expires generation",
     "EVENT": "at source",
     "EXCUSE": "source until_us",
-    "LIVE_HEAD": "sums over count",
+    "LIVE_HEAD": "sums over count changes",
     "VIEW": "state generation since_us open_until_us reason probes_leased probes_succeeded tripped_at_us tripped_by "
     "early failed passed alone",
     "ANNOUNCEMENT": "tag service at_us view",

@@ -286,7 +286,7 @@ PASSED: Mapping[str, Names] = {
     "PAGE_ANSWER": PageAnswer._fields,
     "LIVE_PAGE_ANSWER": LivePageAnswer._fields,
     "LIVE_POD": LivePod._fields,
-    "LIVE_SCAN": ("sums", "count", "sums_before", "count_before"),
+    "LIVE_SCAN": ("sums", "count", "changes"),
     "SLOT_CLAIM": ("slot", "replicas"),
     "WAITING": WaitingEntry._fields,
     "SEEN": Seen.__struct_fields__,

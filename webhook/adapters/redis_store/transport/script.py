@@ -45,7 +45,7 @@ SHARED: Mapping[str, Names] = {
     "LEASE": ("uid", "expires", "generation"),
     "EVENT": ("at", "source"),
     "EXCUSE": ("source", "until_us"),
-    "LIVE_HEAD": ("sums", "over", "count"),
+    "LIVE_HEAD": ("sums", "over", "count", "changes"),
     "VIEW": BreakerView.__struct_fields__,
     "ANNOUNCEMENT": AnnouncementMessage._fields,
 }

@@ -1,8 +1,8 @@
 -- Live Pods: `ledger/live_set.py` and `ledger/live_pods.py`, on Redis.
--- The live Pods of a service, of one of its namespaces, or of a pool are one hash: field "h" is a LIVE_HEAD (`over`: since when),
--- "u:UID" a Pod's amounts followed by its cluster. In the service's own hash, "c:CLUSTER" is when the list of that
--- cluster's Pods was last known to be complete, "w:CLUSTER" the same with what counted apart then, and "l:NAMESPACE" marks that
--- a hash of that namespace exists.
+-- The live Pods of a service, of one of its namespaces, or of a pool are one hash: field "h" is a LIVE_HEAD (`over`: since
+-- when; `changes`: since the first list, it grows with each change of a Pod), "u:UID" a Pod's amounts followed by its cluster.
+-- In the service's own hash, "c:CLUSTER" is when the list of that cluster's Pods was last known to be complete, "w:CLUSTER"
+-- the same with what counted apart then, and "l:NAMESPACE" marks that a hash of that namespace exists.
 
 local function live_of(key)
   local l = lives[key]
@@ -12,6 +12,7 @@ local function live_of(key)
     if packed then
       local head = cmsgpack.unpack(packed)
       l.sums, l.over, l.count = head[LIVE_HEAD_SUMS], head[LIVE_HEAD_OVER], head[LIVE_HEAD_COUNT]
+      l.changes = head[LIVE_HEAD_CHANGES]
     end
     lives[key] = l
   end
@@ -71,6 +72,7 @@ local function add_amounts(l, uid, amounts, more)
     add(l.sums, resource, amount)
   end
   l.count = l.count + (amounts and 1 or 0) - (l.pods[uid] and 1 or 0)
+  l.changes = l.changes and l.changes + 1
   l.pods[uid], l.changed[uid], l.dirty = amounts, true, true
 end
 
@@ -109,10 +111,14 @@ local function remove_live(l, uid)
   end
 end
 
--- Return what a list of the Pods begins with, a LIVE_SCAN. What this call has changed is not stored yet, nor listed.
-local function begin_scan(l)
-  local count = next(l.changed) and NEVER or l.count
-  return LIVE_SCAN{sums = {}, count = 0, sums_before = difference(l.sums, NOTHING), count_before = count}
+-- Return what a list of the Pods begins with, a LIVE_SCAN. What this call has changed is not stored yet, nor listed. Servers
+-- of releases up to 0.2 drop `changes`: it begins with the time, so that no number comes again.
+local function begin_scan(l, is_empty, now)
+  if not (l.changes or l.is_new and is_empty) then
+    l.changes, l.dirty = now, true
+  end
+  local is_stored = l.changes and not next(l.changed)
+  return LIVE_SCAN{sums = {}, count = 0, changes = is_stored and l.changes or NEVER}
 end
 
 local function scan(found, amounts)
@@ -122,17 +128,17 @@ local function scan(found, amounts)
   end
 end
 
--- Correct the sums after a list of all Pods, unless any came, changed or ended meanwhile.
+-- Correct the sums and the number after a list of all Pods, unless any came, changed or ended meanwhile.
 local function correct(l, found)
   local sums, count = found[LIVE_SCAN_SUMS], found[LIVE_SCAN_COUNT]
-  local is_same = count == l.count and count == found[LIVE_SCAN_COUNT_BEFORE] and not next(l.changed)
-  if is_same and equal(l.sums, found[LIVE_SCAN_SUMS_BEFORE]) and not equal(l.sums, sums) then
-    l.sums, l.dirty = sums, true
+  local is_same = found[LIVE_SCAN_CHANGES] == l.changes and not next(l.changed)
+  if is_same and not (count == l.count and equal(l.sums, sums)) then
+    l.sums, l.count, l.dirty = sums, count, true
   end
 end
 
 local function write_live(l)
-  local values = {'h', cmsgpack.pack(LIVE_HEAD{sums = l.sums, over = l.over, count = l.count})}
+  local values = {'h', cmsgpack.pack(LIVE_HEAD{sums = l.sums, over = l.over, count = l.count, changes = l.changes})}
   for uid in pairs(l.changed) do
     if l.pods[uid] then
       values[#values + 1] = 'u:' .. uid

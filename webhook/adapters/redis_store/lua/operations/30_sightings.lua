@@ -154,12 +154,13 @@ end
 
 -- Return a page of the cluster's live Pods that have been seen, or are no longer waited for, and the cursor. `show`
 -- returns an entry by its uid, amounts and service. `found` is of the pages up to this one, false before the first: the
--- last page corrects sums that are wrong, because releases up to 0.2 did not count exactly beyond EXACT_AMOUNT_MAX.
+-- last page corrects what is wrong, because releases up to 0.2 did not count exactly beyond EXACT_AMOUNT_MAX, and left a
+-- number and sums that were not those of the Pods when `per` changed.
 local function page_of(plan, reading, key, cursor, found, show)
   local now, live = time_of(hash_of(plan.home), reading), module('live')
   local l = live.live_of(key)
-  found = found or live.begin_scan(l)
   local next_cursor, entries = unpack(redis.call('HSCAN', key, cursor, 'MATCH', 'u:*', 'COUNT', 500))
+  found = found or live.begin_scan(l, #entries == 0, now)
   local uids, shown = {}, {}
   for index = 1, #entries, 2 do
     local uid, amounts, cluster, service = string.sub(entries[index], 3), cmsgpack.unpack(entries[index + 1])
