@@ -1,5 +1,7 @@
 """Repair of drift between store and cluster: additions, removals, and reports."""
 
+import pytest
+
 from tests.controller.controller_simulation import WEB, ControllerSimulation, compile_policy, pod
 from webhook.core.kubernetes.pod import Container, Resources
 from webhook.core.overrides import WindowReset
@@ -214,6 +216,25 @@ async def test_live_pods_of_a_namespace_given_to_another_team_move_at_the_next_c
     for _ in range(3):
         await simulation.run_all()
     assert await count_live(simulation) == {"blue": 1}
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["namespaces", "teams-again"])
+async def test_namespace_called_as_a_team_has_only_its_own_pods(back: bool) -> None:  # noqa: FBT001  parametrized
+    by_team = WEB.replace("quota: {", "quota: {per: {namespaceLabel: team}, ").replace("[shop]", "[shop, test]")
+    labels = {"shop": {"team": "shop"}, "test": {"team": "shop"}}
+    simulation = ControllerSimulation(by_team, labels=labels)
+    for uid in "ab":
+        simulation.cluster.create(pod(uid, namespace="test"))
+    simulation.cluster.create(pod("c"))
+    for _ in range(2):
+        await simulation.run_all()
+    assert await count_live(simulation) == {"shop": 3}
+    for services in (by_team.replace("{namespaceLabel: team}", "Namespace"), *([by_team] if back else [])):
+        simulation.policy = compile_policy(services)
+        simulation.watch.list_again()
+        for _ in range(3):
+            await simulation.run_all()
+    assert await count_live(simulation) == ({"shop": 3} if back else {"shop": 1, "test": 2})
 
 
 async def resize(simulation: ControllerSimulation, before: int, after: int) -> None:

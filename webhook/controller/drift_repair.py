@@ -85,19 +85,22 @@ class DriftRepair:
             async for pods in self._read_pages(plan, scope):
                 held += ((uid, scope) for uid in pods)
                 differing.update(self._find_differing(plan, scope, pods))
-        standing = dict(held) if not plan.team_key else await self._move_teams(plan, live, held)
+        standing = await self._take_moved(plan, live, held)
         drift = self._compare(plan, live, standing, differing)
         self._reports.on_drift(plan.service, drift)
         if not drift or await self._watched.wait_until_sent((plan.service,)):
             await self._ledger.mark_complete(plan, sorted({plan.scope_of(pod) for pod in live.values()}))
 
-    async def _move_teams(
+    async def _take_moved(
         self, plan: CounterPlan, live: Mapping[str, OwnedPod], held: Sequence[tuple[str, str]]
     ) -> dict[str, str]:
-        """Take Pods whose Namespace has another team now from the former one; return the team of all others."""
-        moved = [(uid, team) for uid, team in held if uid in live and team != live[uid].team]
+        """Take Pods from a scope that is not theirs; return the scope of all others.
+
+        Their Namespace has another team now, or the scope was a team of that name before namespaces counted apart.
+        """
+        moved = [(uid, scope) for uid, scope in held if uid in live and scope != plan.scope_of(live[uid])]
         now_us = self._clock.now_us()
-        gone = [_make_deleted_pod(plan.service, team).build_sighting(uid, plan, now_us) for uid, team in moved]
+        gone = [_make_deleted_pod(plan.service, scope).build_sighting(uid, plan, now_us) for uid, scope in moved]
         if gone:
             await self._ledger.observe(plan, gone)
         return dict(set(held).difference(moved))
