@@ -93,7 +93,7 @@ async def test_a_pod_that_changes_while_it_is_deleted_is_deleted_once() -> None:
         labels = replace(pod.metadata, labels={"changed": "yes"})
         gates.pods[pod.metadata.uid] = replace(pod, metadata=labels)
     simulation.list_page(*gates.pods)
-    await simulation.run_rounds(80)
+    await simulation.run_rounds(120)
     assert len(gates.deleted) == len(set(gates.deleted)) == 200
 
 
