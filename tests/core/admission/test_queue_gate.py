@@ -170,6 +170,7 @@ async def test_a_gate_of_podgates_that_podgate_does_not_write_is_refused(
     [
         ({"f:spec": {"f:containers": {}}}, True),
         ({"f:spec": {"f:schedulingGates": {f'k:{{"name":"{QUEUE_GATE}"}}': {".": {}, "f:name": {}}}}}, False),
+        ({"f:metadata": {"f:annotations": {f"f:{QUEUE_GATE}": {}}}, "f:spec": {"f:containers": {}}}, True),
     ],
 )
 @pytest.mark.parametrize("labels", [{"app": "web"}, {"app": "theirs"}])

@@ -131,6 +131,15 @@ async def test_a_hash_that_the_user_sent_is_no_sign_of_an_earlier_call(*, is_rec
     assert "class] is 'BE', the policy sets 'LS'" in await admission.validate()
 
 
+async def test_a_label_with_the_name_of_the_hash_is_no_hash() -> None:
+    admission = Admission(FROM_POD.replace("RULE", "Deny"), send(labels={"podgate.io/policy-hash": "x", "app": "x"}))
+    await admission.mutate()
+    admission.labels["qos"] = "LS"
+    await admission.mutate()
+    assert admission.labels["class"] == "LS"
+    assert await admission.validate() == ""
+
+
 @pytest.mark.parametrize("own", [None, [GPU]])
 async def test_tolerations_are_those_of_the_new_class(own: list[Json] | None) -> None:
     admission = Admission(BY_CLASS, send(tolerations=own) if own else send())

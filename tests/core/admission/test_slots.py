@@ -136,6 +136,16 @@ async def test_another_call_of_the_same_admission_keeps_the_slot() -> None:
     assert gate.numbers.claims == ["r1"]
 
 
+async def test_an_annotation_with_the_name_of_the_label_is_no_label() -> None:
+    gate, created = DividingGate(), owned(annotations={LABEL: "spot"})
+    [sent] = created["metadata"]["managedFields"]
+    sent["fieldsV1"]["f:metadata"]["f:annotations"] = {f"f:{LABEL}": {}}
+    sent["fieldsV1"]["f:spec"] = {"f:containers": {'k:{"name":"c"}': {"f:name": {}}}}
+    written = await gate.rewrite(created)
+    assert (await gate.check(written)).status.message == ""
+    assert await gate.rewrite(written, uid="r2") == written
+
+
 async def test_a_claim_in_a_template_is_worth_nothing() -> None:
     gate = DividingGate()
     forged = owned(annotations={SLOT: "1", CLAIM: "other", COST: "5"})

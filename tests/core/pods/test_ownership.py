@@ -166,6 +166,10 @@ def test_owner_of_a_pod_that_looks_exempt_is_unsure_without_the_label(fields: di
 SENT = Raw(
     b'[{"manager":"kube-controller-manager","fieldsV1":{"f:metadata":{"f:labels":{"f:podgate.io/service":{}}}}}]'
 )
+NAMESAKE = Raw(
+    b'[{"manager":"kube-controller-manager","fieldsV1":{"f:metadata":{"f:labels":{"f:app":{}},'
+    b'"f:annotations":{"f:podgate.io/service":{}}},"f:spec":{"f:containers":{}}}}]'
+)
 WRITTEN = Raw(b'[{"manager":"kube-controller-manager","fieldsV1":{"f:metadata":{"f:labels":{"f:app":{}}}}}]')
 
 
@@ -184,11 +188,13 @@ def test_label_that_the_creator_of_an_exempt_pod_sent_is_unsure(
     fields: dict[str, Any], head: str, *, is_sure: bool
 ) -> None:
     watched = pod("u", **fields)
-    sent, written = (
-        replace(watched, metadata=replace(watched.metadata, managed_fields=managed)) for managed in (SENT, WRITTEN)
+    sent, written, namesake = (
+        replace(watched, metadata=replace(watched.metadata, managed_fields=managed))
+        for managed in (SENT, WRITTEN, NAMESAKE)
     )
     assert find_owner(sent, head) == ("web", is_sure)
     assert find_owner(written, head) == ("web", True)
+    assert find_owner(namesake, head) == ("web", True)
 
 
 def test_owner_of_another_api_group_exempts_no_pod() -> None:

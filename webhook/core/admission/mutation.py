@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from webhook.core import container_resources, placement
 from webhook.core.kubernetes.pod import Pod, PodMetadata
+from webhook.core.kubernetes.sent_fields import is_sent
 from webhook.core.patch import NO_PATCH, Patch, PatchOperation, append, apply, remove, set_keys
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
@@ -15,8 +16,7 @@ from webhook.core.policy_fields import Mode, QosClass
 
 HASH_ANNOTATION = "podgate.io/policy-hash"
 QUEUE_GATE = "podgate.io/quota"
-_MANAGED_HASH = f'"f:{HASH_ANNOTATION}"'.encode()
-_MANAGED_GATE = QUEUE_GATE.encode()
+_GATE_KEY = f'k:{{"name":"{QUEUE_GATE}"}}'
 _NO_MANAGERS = frozenset({b"", b"null", b"[]"})
 _pod = msgspec.json.Decoder(Pod)
 _encoder = msgspec.json.Encoder()
@@ -27,7 +27,7 @@ DISOWN = Patch([remove("metadata", "labels", SERVICE_LABEL)])
 
 def is_hash_written(metadata: PodMetadata) -> bool:
     """Return whether Podgate wrote the policy hash that a new Pod carries: in another call of the same admission."""
-    return _is_written(metadata, _MANAGED_HASH)
+    return _is_written(metadata, "metadata", "annotations", HASH_ANNOTATION)
 
 
 def is_gate_written(metadata: PodMetadata) -> bool:
@@ -35,21 +35,20 @@ def is_gate_written(metadata: PodMetadata) -> bool:
 
     Its service may have no queue any more: an override can end the queue between the halves.
     """
-    return _is_written(metadata, _MANAGED_GATE)
+    return _is_written(metadata, "spec", "schedulingGates", _GATE_KEY)
 
 
 def is_label_written(metadata: PodMetadata, label: str) -> bool:
     """Return whether a webhook wrote a label that a new Pod carries."""
-    return _is_written(metadata, f'"f:{label}"'.encode())
+    return _is_written(metadata, "metadata", "labels", label)
 
 
-def _is_written(metadata: PodMetadata, managed: bytes) -> bool:
+def _is_written(metadata: PodMetadata, *path: str) -> bool:
     """Return whether a webhook wrote a field: managedFields record what the creator sent, before webhooks run.
 
     Without managedFields the writer is unknown, and the creator counts as the writer.
     """
-    recorded = bytes(metadata.managed_fields)
-    return recorded not in _NO_MANAGERS and managed not in recorded
+    return bytes(metadata.managed_fields) not in _NO_MANAGERS and not is_sent(metadata, *path)
 
 
 def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False, is_gated: bool = False) -> Patch:

@@ -4,7 +4,7 @@ It records nodeSelector, and lists without keys, only as a whole; schedulerName 
 containers are a part of those of a Pod, as a record of it keeps.
 """
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -33,6 +33,17 @@ class SentFields:
     def has(self, *path: str) -> bool:
         """Return whether a field is among them; the steps of `path` are as in managedFields, without their `f:`."""
         return not self._managers or any(_has(manager.get("fieldsV1"), path) for manager in self._managers)
+
+
+def is_sent(metadata: PodMetadata, *path: str) -> bool:
+    """Return whether managedFields say that a Pod's creator sent a field. Decoded only if they name its last step."""
+    return _encode_step(path[-1]) in bytes(metadata.managed_fields) and SentFields(metadata).has(*path)
+
+
+@lru_cache
+def _encode_step(step: str) -> bytes:
+    """Return a step of a path as the JSON of managedFields has it."""
+    return msgspec.json.encode(step if step.startswith("k:") else f"f:{step}")
 
 
 def _has(fields: Any, path: tuple[str, ...]) -> bool:

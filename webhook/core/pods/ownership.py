@@ -17,6 +17,7 @@ from webhook.core.admission.mutation import HASH_ANNOTATION, has_queue_gate
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.controllers import find_claimed_owner_kind
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
+from webhook.core.kubernetes.sent_fields import is_sent
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Match
 from webhook.core.quota import Cost, CounterPlan, Sighting, pod_cost
@@ -25,8 +26,6 @@ from webhook.core.quota.teams import find_team
 FOREVER_US = 2**63 - 1
 NOT_LIVE_US = -1
 _ENDED = frozenset({"Succeeded", "Failed"})
-_SENT_LABEL = f'"f:{SERVICE_LABEL}"'.encode()
-"""In managedFields if the Pod's creator sent the label: they do not record what webhooks write."""
 
 
 class OwnedPod(Struct, frozen=True, gc=False):
@@ -88,7 +87,7 @@ def find_ownership(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping
     if service is None:
         return None
     if is_labelled:
-        is_sure = not _has_exempt_owner(pod, compiled) or _SENT_LABEL not in bytes(pod.metadata.managed_fields)
+        is_sure = not _has_exempt_owner(pod, compiled) or not is_sent(pod.metadata, "metadata", "labels", SERVICE_LABEL)
     else:
         is_sure = not (service.match.owner_kinds or _looks_exempt(pod, compiled))
     is_gated = has_queue_gate(pod)
