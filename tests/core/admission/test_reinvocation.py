@@ -1,13 +1,11 @@
 """Reinvocation: what an earlier call wrote from fields that have changed is written anew, the user's values stay."""
 
-from copy import deepcopy
-from typing import Any
-
 import pytest
 from hypothesis import given
 
-from tests.core.reviewing import Gate, pod, policy_of
-from tests.core.rewriting import apply_json_patch, decode_patch, decode_pod, rewrite_pod
+from tests.core.reinvoking import Admission, record_fields, send
+from tests.core.reviewing import Gate, policy_of
+from tests.core.rewriting import decode_pod, rewrite_pod
 from tests.core.strategies import Json, Pair, class_pairs, examples, pairs, range_pairs
 from webhook.core.admission.reinvocation import remove_outdated
 
@@ -49,52 +47,6 @@ TWO_SERVICES = """
 SPOT = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
 STEADY = {"key": "steady", "operator": "Exists", "effect": "NoSchedule"}
 GPU = {"key": "gpu", "operator": "Exists"}
-
-
-def record_fields(sent: Json) -> Json:
-    """Return the fields of an object as managedFields record them: lists and nodeSelector as a whole."""
-    fields: Json = {}
-    for key, value in sent.items():
-        if key in {"containers", "initContainers"} and value:
-            fields[f"f:{key}"] = {f'k:{{"name":"{each["name"]}"}}': record_fields(each) for each in value}
-        else:
-            fields[f"f:{key}"] = record_fields(value) if isinstance(value, dict) and key != "nodeSelector" else {}
-    return fields
-
-
-def send(**sent: Any) -> Json:
-    """Return a Pod as the API server calls the webhooks for it."""
-    made = pod(**sent)
-    fields = record_fields({"metadata": made["metadata"], "spec": made["spec"]})
-    made["metadata"]["managedFields"] = [{"manager": "kubectl", "operation": "Update", "fieldsV1": fields}]
-    return made
-
-
-class Admission:
-    """The calls for one Pod."""
-
-    def __init__(self, services: str, sent: Json) -> None:
-        self.gate, self.pod = Gate(policy_of(services)), deepcopy(sent)
-
-    async def mutate(self) -> list[Json]:
-        decision = await self.gate.mutate(object=self.pod)
-        self.pod = apply_json_patch(self.pod, decision.patch)
-        return decode_patch(decision.patch)
-
-    async def validate(self) -> str:
-        """Return the message of the denial."""
-        self.pod["metadata"] |= {"name": "web-1", "uid": "u1"}
-        return (await self.gate.validate(object=self.pod)).status.message
-
-    @property
-    def labels(self) -> Json:
-        found: Json = self.pod["metadata"]["labels"]
-        return found
-
-    @property
-    def resources(self) -> Json:
-        found: Json = self.pod["spec"]["containers"][0]["resources"]
-        return found
 
 
 @pytest.mark.parametrize(("rule", "final"), [("Deny", "LS"), ("Override", "LS"), ("Keep", "BE")])

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.core.reviewing import ALICE, REPLICA_SETS, Gate, pod, policy_of
 from tests.core.shares.policies import SERVICES
@@ -206,3 +207,60 @@ async def test_shares_act_only_where_placement_is_enforced() -> None:
     written = await gate.rewrite(owned())
     assert LABEL not in written["metadata"]["labels"]
     assert gate.numbers.claims == []
+
+
+B_IS_C = {"b": "c"}
+TWO_SERVICES = """
+- name: fast
+  match: {namespaces: [shop], podSelector: {matchLabels: {tier: fast}}}
+  placement: FAST
+- name: web
+  match: {namespaces: [shop]}
+  placement:
+    shares:
+      variants:
+      - {name: spot, weight: 1, nodeSelector: {capacity: spot}, tolerations: [{key: spot, operator: Exists}]}
+      - {name: on-demand, weight: 1, nodeSelector: {capacity: on-demand}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fast", "variant", "nodes"),
+    [
+        ("{allow: {nodeSelectorKeys: [], tolerations: []}}", None, {}),
+        ("{nodeSelector: {capacity: reserved}}", None, {"capacity": "reserved"}),
+        ("{shares: {variants: [{name: a, weight: 1, nodeSelector: {b: c}}, {name: d, weight: 9}]}}", "d", {}),
+        (
+            "{shares: {variants: [{name: a, weight: 9, nodeSelector: {b: c}}, {name: spot, weight: 1}]}}",
+            "a",
+            {"b": "c"},
+        ),
+    ],
+    ids=["allowed", "node labels", "other variants", "a variant of the same name"],
+)
+async def test_a_pod_that_has_come_to_another_service_keeps_no_slot_of_the_former(
+    fast: str, variant: str | None, nodes: dict[str, str]
+) -> None:
+    gate, created = DividingGate(TWO_SERVICES.replace("FAST", fast)), owned()
+    created["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"] = {"f:containers": {}}
+    moved = await gate.rewrite(created)
+    assert moved["metadata"]["labels"][LABEL] == "spot"
+    moved["metadata"]["labels"]["tier"] = "fast"
+    written = await gate.rewrite(moved, uid="r2")
+    labels, annotations = written["metadata"]["labels"], written["metadata"]["annotations"]
+    assert (labels["podgate.io/service"], labels.get(LABEL)) == ("fast", variant)
+    assert written["spec"]["nodeSelector"] == nodes
+    assert written["spec"]["tolerations"] == []
+    expected = {} if variant is None else {SLOT: "2", CLAIM: "r2", COST: "-2"}
+    assert {key: annotations[key] for key in (SLOT, CLAIM, COST) if key in annotations} == expected
+    assert (await gate.check(written)).status.message == ""
+
+
+async def test_a_variant_of_a_service_that_the_pod_left_after_the_last_call_is_no_ones_choice() -> None:
+    shares = "{shares: {variants: [{name: a, weight: 1, nodeSelector: {b: c}}, {name: d, weight: 9}]}}"
+    gate = DividingGate(TWO_SERVICES.replace("FAST", shares))
+    written = await gate.rewrite(owned())
+    written["metadata"]["labels"]["tier"] = "fast"
+    message = (await gate.check(written)).status.message
+    assert "podgate.io/service] is 'web'" in message
+    assert "did not write" not in message

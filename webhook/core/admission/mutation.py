@@ -30,6 +30,11 @@ def is_hash_written(metadata: PodMetadata) -> bool:
     return _is_written(metadata, "metadata", "annotations", HASH_ANNOTATION)
 
 
+def is_written_before(pod: Pod) -> bool:
+    """Return whether an earlier call of the same admission has rewritten a new Pod."""
+    return HASH_ANNOTATION in pod.annotations and is_hash_written(pod.metadata)
+
+
 def is_gate_written(metadata: PodMetadata) -> bool:
     """Return whether Podgate wrote the gate that a new Pod carries.
 

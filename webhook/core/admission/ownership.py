@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from webhook.core.admission import exemptions, mutation, queueing, slots, validation
+from webhook.core.admission import exemptions, mutation, queueing, reinvocation, slots, validation
+from webhook.core.admission.charging import unreadable_resources
 from webhook.core.admission.decision import Deviation, Finding, Half, StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code
@@ -116,11 +117,23 @@ def _decide_unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> None
     if evaluation.request.operation == "CREATE":
         if evaluation.half is Half.VALIDATE:
             evaluation.add_findings("own", check_ownerless(evaluation, labels))
-        elif SERVICE_LABEL in evaluation.pod.labels and evaluation.compiled.find_by_label(evaluation.pod) is not None:
-            evaluation.patch = mutation.DISOWN
+        elif SERVICE_LABEL in evaluation.pod.labels:
+            _disown(evaluation)
     if evaluation.verdict is None:
         evaluation.verdict = Verdict.UNMATCHED
         evaluation.steps += (_NO_SERVICE,)
+
+
+def _disown(evaluation: Evaluation) -> None:
+    """Remove the label of a service from a Pod of none, and what an earlier call wrote for that service."""
+    former = reinvocation.find_former(evaluation.pod, evaluation.compiled)
+    if former is None:
+        return
+    try:
+        is_small = evaluation.request.excess is None
+        evaluation.patch = reinvocation.disown(evaluation.pod, former) if is_small else mutation.DISOWN
+    except ValueError as error:
+        raise unreadable_resources(error) from None
 
 
 def check_ownerless(evaluation: Evaluation, labels: Mapping[str, str]) -> tuple[Finding, ...]:

@@ -10,36 +10,70 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from webhook.core import container_resources, placement
+from webhook.core.admission import slots
 from webhook.core.admission.decision import Finding
-from webhook.core.admission.mutation import HASH_ANNOTATION, apply_patch, is_hash_written, predict_qos_class
+from webhook.core.admission.mutation import DISOWN, apply_patch, is_written_before, predict_qos_class
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import PatchOperation, parse_pointer
-from webhook.core.policy.model import Service
-from webhook.core.policy_fields import Mode
+from webhook.core.patch import Patch, PatchOperation, parse_pointer
+from webhook.core.placement import VARIANT_LABEL
+from webhook.core.policy.model import Match, Service
+from webhook.core.policy_fields import Mode, Placement
 
 _KEYED = frozenset({"labels", "annotations", "nodeSelector", "limits"})
+_NO_SERVICE = Service("", Match())
+_NO_PLACEMENT = placement.PlacementPlan.from_placement("", Placement())
 _CAUSE = (
     "the Pod's creator did not send this: another webhook or a plugin did, or Podgate before another webhook changed"
     " the Pod; such webhooks must be called before podgate"
 )
 
 
+def find_former(pod: Pod, compiled: CompiledPolicy) -> Service | None:
+    """Return the service that a new Pod carries the label of, as it is for the variant that the Pod carries."""
+    former = compiled.find_by_label(pod)
+    return former and former.variants.get(pod.labels.get(VARIANT_LABEL, ""), former)
+
+
 def remove_outdated(pod: Pod, service: Service, former: Service) -> list[PatchOperation]:
     """Return the operations that remove what an earlier call wrote for the service `former`, if it is outdated.
 
-    The hash of a policy that the Pod's creator sent is no sign of an earlier call. ValueError: an unreadable quantity.
+    All is outdated that the service does not ask for, if it is another one. The hash of a policy that the Pod's creator
+    sent is no sign of an earlier call. ValueError: an unreadable quantity.
     """
-    if HASH_ANNOTATION not in pod.annotations or not is_hash_written(pod.metadata):
+    if not is_written_before(pod):
         return []
-    found = list[PatchOperation]()
+    found = _remove_former(pod, former) if former.name != service.name else []
+    left = apply_patch(pod, found)
     if service.modes.resources is Mode.ENFORCE and service.range_plan is not None:
-        found += container_resources.remove_outdated_limits(pod, service.range_plan.later)
-    plan = service.placement_plan
-    if plan is not None and service.modes.placement is Mode.ENFORCE:
-        former_plan = former.placement_plan if former.modes.placement is Mode.ENFORCE else None
+        found += container_resources.remove_outdated_limits(left, service.range_plan.later)
+    plan, former_plan = _find_plan(service), _find_plan(former)
+    if plan is not _NO_PLACEMENT or former_plan is not _NO_PLACEMENT:
         qos = predict_qos_class(apply_patch(pod, found), service)
-        found += placement.remove_outdated(pod, plan, former_plan or plan, qos)
+        found += placement.remove_outdated(left, plan, former_plan, qos)
     return found
+
+
+def _remove_former(pod: Pod, former: Service) -> list[PatchOperation]:
+    """Return the operations that remove amounts and slot that were written for the service that the Pod has left."""
+    found = slots.remove_slot(pod)
+    if former.modes.resources is Mode.ENFORCE and former.range_plan is not None:
+        found += container_resources.remove_written_amounts(pod, former.range_plan)
+    return found
+
+
+def _find_plan(service: Service) -> placement.PlacementPlan:
+    plan = service.placement_plan if service.modes.placement is Mode.ENFORCE else None
+    return plan or _NO_PLACEMENT
+
+
+def disown(pod: Pod, former: Service) -> Patch:
+    """Return the patch of a Pod of no service that carries the label of `former`: the label would later count.
+
+    ValueError: an unreadable quantity.
+    """
+    outdated = remove_outdated(pod, _NO_SERVICE, former)
+    return Patch([*outdated, *DISOWN]) if outdated else DISOWN
 
 
 def explain_outdated(findings: tuple[Finding, ...], pod: Pod, service: Service) -> tuple[Finding, ...]:

@@ -5,8 +5,9 @@ from webhook.core.admission.decision import Finding
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code, shorten_value
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.sent_fields import is_sent
 from webhook.core.patch import PatchOperation, format_pointer, remove, set_keys
-from webhook.core.placement import VARIANT_LABEL
+from webhook.core.placement import SERVICE_LABEL, VARIANT_LABEL
 from webhook.core.policy.model import Service
 from webhook.core.policy_fields import Mode
 from webhook.core.shares import (
@@ -30,14 +31,14 @@ _SLOT_POINTER, _CLAIM_POINTER, _INTENDED_POINTER, _COST_POINTER = (
 def find_dividable(evaluation: Evaluation) -> SlotOwner | None:
     """Return the owner in which a new Pod takes a slot; None for a Pod that takes none.
 
-    A Pod that an earlier call of the same admission has given a slot keeps it. A label that its creator wrote stays: a
-    selector of the owner may hold it, and a Pod that the selector does not match is made again and again. The other
-    half denies such a Pod.
+    A Pod that an earlier call of the same admission has given a slot keeps it, unless it has come to another service. A
+    label that its creator wrote stays: a selector of the owner may hold it, and a Pod that the selector does not match
+    is made again and again. The other half denies such a Pod.
     """
     request, pod = evaluation.request, evaluation.pod
     if request.operation != "CREATE" or request.excess is not None or pod.spec.node_name:
         return None
-    if VARIANT_LABEL in pod.labels:
+    if VARIANT_LABEL in pod.labels and not _is_of_another_service(evaluation, evaluation.owner):
         return None
     return find_slot_owner(request.user, pod, request.namespace)
 
@@ -76,7 +77,7 @@ def adopt_variant(evaluation: Evaluation, service: Service) -> Service:
     if evaluation.request.operation == "CREATE":
         if evaluation.slot is not None:  # of a record
             return service.variants.get(evaluation.slot.variant, service)
-        if not is_own(evaluation):
+        if not is_own(evaluation) or _is_of_another_service(evaluation, service):
             return service
         carried = read_slot(evaluation.pod)
         is_known = carried is not None and {carried.variant, carried.intended} <= service.variants.keys()
@@ -98,9 +99,26 @@ def is_own(evaluation: Evaluation) -> bool:
     )
 
 
+def _is_of_another_service(evaluation: Evaluation, service: Service) -> bool:
+    """Return whether Podgate wrote a new Pod's variant in an earlier call, for a service that it has left since."""
+    pod = evaluation.pod
+    named = pod.labels.get(SERVICE_LABEL, service.name)
+    return named != service.name and is_own(evaluation) and mutation.is_written_before(pod)
+
+
+def remove_slot(pod: Pod) -> list[PatchOperation]:
+    """Return the operations that remove the slot that Podgate wrote for a service that the Pod has left."""
+    if VARIANT_LABEL not in pod.labels or not mutation.is_label_written(pod.metadata, VARIANT_LABEL):
+        return []
+    carried = [key for key in _WRITTEN if key in pod.annotations]
+    return [remove(*_ANNOTATIONS, key) for key in carried if not is_sent(pod.metadata, *_ANNOTATIONS, key)]
+
+
 def check_variant(evaluation: Evaluation) -> tuple[Finding, ...]:
     """Return the finding about a new Pod of a service with shares that carries no variant of Podgate's."""
     request, pod, service = evaluation.request, evaluation.pod, evaluation.owner
+    if _is_of_another_service(evaluation, service):
+        return ()  # the other findings name its label
     if VARIANT_LABEL in pod.labels:
         message = (
             f"service {service.name}: {_LABEL} is {shorten_value(pod.labels[VARIANT_LABEL])!r}, which Podgate did not"
@@ -109,8 +127,7 @@ def check_variant(evaluation: Evaluation) -> tuple[Finding, ...]:
         )
         return (Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.ENFORCE, message, _LABEL),)
     is_divided = find_slot_owner(request.user, pod, request.namespace) is not None and not pod.spec.node_name
-    is_rewritten = mutation.is_hash_written(pod.metadata) and mutation.HASH_ANNOTATION in pod.annotations
-    if not is_divided or not is_rewritten or not evaluation.hash_known:
+    if not is_divided or not mutation.is_written_before(pod) or not evaluation.hash_known:
         return ()
     message = f"service {service.name}: {_LABEL} is missing: something changed the Pod after Podgate; try again"
     return (Finding(Code.PLACEMENT_UNFULFILLED, "placement", Mode.ENFORCE, message, _LABEL),)

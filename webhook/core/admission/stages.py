@@ -104,8 +104,10 @@ def _build_rewrite(evaluation: Evaluation, outdated: Sequence[PatchOperation] = 
 def _rewrite_again(evaluation: Evaluation, found: Rewrite) -> Rewrite:
     """Return the rewrite without what an earlier call wrote and is outdated. Each Pod has its own managedFields."""
     pod, service = evaluation.pod, evaluation.owner
-    former = evaluation.compiled.find_by_label(pod) or service
-    outdated = reinvocation.remove_outdated(pod, service, service if former.name == service.name else former)
+    former = reinvocation.find_former(pod, evaluation.compiled)
+    if former is None or former.name == service.name:
+        former = service
+    outdated = reinvocation.remove_outdated(pod, service, former)
     if not outdated:
         return found
     evaluation.pod = mutation.apply_patch(pod, outdated)

@@ -4,6 +4,7 @@ A whole Pod is measured by the scheduler's own formula.
 """
 
 from webhook.core.container_resources.container_plan import shorten_name
+from webhook.core.container_resources.outdated_amounts import remove_written_amounts
 from webhook.core.container_resources.outdated_limits import remove_outdated_limits
 from webhook.core.container_resources.plan import RangePlan
 from webhook.core.container_resources.qos import find_qos_class
@@ -18,5 +19,6 @@ __all__ = [
     "find_qos_class",
     "find_violations",
     "remove_outdated_limits",
+    "remove_written_amounts",
     "shorten_name",
 ]

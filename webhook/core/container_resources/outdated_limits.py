@@ -1,20 +1,21 @@
 """Outdated limits: those that an earlier call of the same admission chose for requests that have changed since."""
 
-from collections.abc import Collection, Iterator
-
-from msgspec.structs import replace
+from collections.abc import Iterator
 
 from webhook.core.container_resources.container_plan import plan_containers
+from webhook.core.container_resources.outdated_amounts import (
+    NO_RESOURCES,
+    AmountPlace,
+    drop_amounts,
+    is_sent,
+    list_containers,
+)
 from webhook.core.container_resources.plan import Amount, RangePlan
 from webhook.core.container_resources.ratios import exceeds
-from webhook.core.kubernetes.pod import Container, Pod, Resources
+from webhook.core.kubernetes.pod import Pod, Resources
 from webhook.core.kubernetes.pod_requests import parse_nano, read_amount
 from webhook.core.kubernetes.sent_fields import SentFields
 from webhook.core.patch import PatchOperation, remove
-
-_Place = tuple[str, int, str]
-"""The list of containers, the index in it, and the resource."""
-_NOTHING = Resources()
 
 
 def remove_outdated_limits(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
@@ -26,31 +27,25 @@ def remove_outdated_limits(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
     misfits = dict(_find_misfits(pod, plan))
     if not misfits:
         return []
-    spec = pod.spec
-    containers, init_containers = (
-        _drop_limits(of_list, field, misfits)
-        for field, of_list in (("containers", spec.containers), ("initContainers", spec.init_containers))
-    )
-    bare = replace(pod, spec=replace(spec, containers=containers, init_containers=init_containers))
     return [
         remove("spec", field, index, "resources", "limits", change.name)
-        for field, index, _, shape in plan_containers(bare, plan)
+        for field, index, _, shape in plan_containers(drop_amounts(pod, misfits), plan)
         for change in shape.limits
-        if (field, index, change.name) in misfits and parse_nano(str(change.text)) != misfits[field, index, change.name]
+        if (limit := misfits.get(AmountPlace(field, index, "limits", change.name))) is not None
+        and parse_nano(str(change.text)) != limit
     ]
 
 
-def _find_misfits(pod: Pod, plan: RangePlan) -> Iterator[tuple[_Place, int]]:
+def _find_misfits(pod: Pod, plan: RangePlan) -> Iterator[tuple[AmountPlace, int]]:
     """Yield the limits that do not fit their requests, in billionths, without those that the Pod's creator sent."""
     sent = SentFields(pod.metadata)
     ratios = {rule.name: rule.ratios.most for rule in (*plan.rules, *(plan.own_init.rules if plan.own_init else ()))}
-    for field, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
-        for index, container in enumerate(containers or ()):
-            path = ("spec", field, f'k:{{"name":"{container.name}"}}', "resources", "limits")
-            for name, ratio in ratios.items():
-                limit = _find_misfit(container.resources or _NOTHING, name, ratio)
-                if limit is not None and not sent.has(*path, name):
-                    yield (field, index, name), limit
+    for field, index, container in list_containers(pod):
+        for name, ratio in ratios.items():
+            place = AmountPlace(field, index, "limits", name)
+            limit = _find_misfit(container.resources or NO_RESOURCES, name, ratio)
+            if limit is not None and not is_sent(sent, container, place):
+                yield place, limit
 
 
 def _find_misfit(resources: Resources, name: str, ratio: Amount | None) -> int | None:
@@ -59,18 +54,3 @@ def _find_misfit(resources: Resources, name: str, ratio: Amount | None) -> int |
     if not request or limit is None:
         return None
     return limit if limit < request or (ratio is not None and exceeds(limit, request, ratio)) else None
-
-
-def _drop_limits(
-    containers: tuple[Container, ...] | None, field: str, misfits: Collection[_Place]
-) -> tuple[Container, ...] | None:
-    dropped: dict[int, set[str]] = {}
-    for of_field, index, name in misfits:
-        if of_field == field:
-            dropped.setdefault(index, set()).add(name)
-    found = list(containers or ())
-    for index, names in dropped.items():
-        own = found[index].resources or _NOTHING
-        limits = {name: amount for name, amount in (own.limits or {}).items() if name not in names}
-        found[index] = replace(found[index], resources=replace(own, limits=limits))
-    return None if containers is None else tuple(found)

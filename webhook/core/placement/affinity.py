@@ -82,7 +82,7 @@ def _build_node_affinity(pod: Pod, plan: PlacementPlan) -> _Parts:
 
 def _build_pod_terms(pod: Pod, plan: PlacementPlan, kind: str) -> _Parts:
     parts = _Parts({}, [])
-    wanted, own = _find_sides(pod, plan, kind)
+    wanted, own = find_sides(pod, plan, kind)
     namespace, labels = pod.metadata.namespace, pod.labels
     if wanted.required:
         lacking = _list_lacking(
@@ -97,7 +97,7 @@ def _build_pod_terms(pod: Pod, plan: PlacementPlan, kind: str) -> _Parts:
     return parts
 
 
-def _find_sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[PodTerms, PodAffinity]:
+def find_sides(pod: Pod, plan: PlacementPlan, kind: str) -> tuple[PodTerms, PodAffinity]:
     """Return the policy's terms and the Pod's."""
     affinity = pod.spec.affinity
     if kind == "podAffinity":
@@ -143,7 +143,7 @@ def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
 
 
 def _describe_missing(pod: Pod, plan: PlacementPlan, kind: str) -> list[str]:
-    wanted, own = _find_sides(pod, plan, kind)
+    wanted, own = find_sides(pod, plan, kind)
     if not wanted.required:
         return []
     namespace, labels = pod.metadata.namespace, pod.labels

@@ -60,16 +60,23 @@ def _check_values(pod: Pod, plan: PlacementPlan, allow: Allowed) -> Iterator[Vio
         permitted = {*allow.node_selector_keys, *plan.node_selector}
         keys = [key for key in pod.spec.node_selector or {} if key not in permitted]
         yield from _build_violation("spec.nodeSelector", "nodeSelectorKeys", keys, allow.node_selector_keys)
-    for field, listed, names in (
-        ("schedulerName", "schedulerNames", allow.scheduler_names),
-        ("priorityClassName", "priorityClassNames", allow.priority_class_names),
-        ("runtimeClassName", "runtimeClassNames", allow.runtime_class_names),
-    ):
+    for field in scalar_fields.FIELDS:
+        names = _find_names(allow, field)
         own = None if names is None else scalar_fields.find_users_value(pod, plan, field)
-        if names is None or own is None or not scalar_fields.may_stay(plan, field):
-            continue
-        if not matches_any(names, own):
-            yield from _build_violation(f"spec.{field}", listed, [own], names)
+        if names is not None and own is not None and forbids_scalar(plan, field, own):
+            yield from _build_violation(f"spec.{field}", f"{field}s", [own], names)
+
+
+def forbids_scalar(plan: PlacementPlan, field: str, own: str) -> bool:
+    """Return whether a Pod may not have a value of its own in a scalar field."""
+    names = _find_names(plan.allow, field)
+    return names is not None and scalar_fields.may_stay(plan, field) and not matches_any(names, own)
+
+
+def _find_names(allow: Allowed, field: str) -> tuple[str, ...] | None:
+    """Return the names that Pods may have in a scalar field, None if they may have any."""
+    names: tuple[str, ...] | None = getattr(allow, f"{scalar_fields.FIELDS[field]}s")
+    return names
 
 
 def _list_foreign_tolerations(pod: Pod, plan: PlacementPlan, listed: Sequence[Toleration]) -> list[str]:

@@ -12,7 +12,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.sent_fields import SentFields
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.patch import PatchOperation, remove
-from webhook.core.placement import allowed, pod_metadata, scalar_fields, tolerations
+from webhook.core.placement import allowed, outdated_terms, pod_metadata, scalar_fields, tolerations
 from webhook.core.placement.plan import PlacementPlan
 from webhook.core.placement.toleration_match import covers, find_overlap, shortens
 from webhook.core.policy_fields import LabelSource, OnConflict, QosClass
@@ -32,6 +32,7 @@ def remove_outdated(
         *_remove_scalars(pod, plan, former, sent),
         *_remove_node_labels(pod, plan, former, sent),
         *_remove_tolerations(pod, plan, former, sent, qos),
+        *(() if former is plan else outdated_terms.remove_terms(pod, plan, former, sent)),
     ]
 
 
@@ -45,7 +46,8 @@ def _remove_metadata(
         has = own.get(key)
         if has is None or has == wanted.get(key):
             continue
-        is_read_anew = may_replace and key in wanted
+        # What the service that the Pod has left read from a label may have been another value then.
+        is_read_anew = may_replace if key in wanted else former is not plan
         may_be_ours = any(_may_have_written(values, key, has, is_read_anew=is_read_anew) for values in both)
         if may_be_ours and not sent.has("metadata", kind, key):
             yield remove("metadata", kind, key)
@@ -62,7 +64,8 @@ def _remove_scalars(pod: Pod, plan: PlacementPlan, former: PlacementPlan, sent: 
         own, wanted = getattr(pod.spec, attribute), getattr(plan, attribute)
         if own is None or own != getattr(former, attribute) or own == wanted:
             continue
-        is_denied = wanted is not None and plan.find_rule(attribute) is OnConflict.DENY
+        is_conflict = wanted is not None and plan.find_rule(attribute) is OnConflict.DENY
+        is_denied = is_conflict or allowed.forbids_scalar(plan, name, own)
         if is_denied or not sent.has("spec", name):
             yield remove("spec", name)
             yield from scalar_fields.remove_companions(pod, name)

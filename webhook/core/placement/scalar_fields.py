@@ -138,7 +138,8 @@ def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     if _has_no_priority(pod, plan):
         text = (
             "spec.priority is missing: priorityClassName was set after the API server last computed priorities;"
-            " try again, or check which webhook changes it"
+            " try again; if that does not help, another webhook changes this field, or a label by which the Pod comes"
+            " to another service, and must be called before podgate"
         )
         found.append(Violation(Code.PLACEMENT_UNFULFILLED, "spec.priority", "spec.priority", text))
     if plan.node_selector:

@@ -28,9 +28,7 @@ def build_operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
             lacking.append(wanted.plain)
         elif overrides:
             changes += [
-                replace(wanted.plain, *_PATH, i)
-                for i, constraint in places
-                if not _is_equal(constraint, wanted, labels)
+                replace(wanted.plain, *_PATH, i) for i, constraint in places if not is_equal(constraint, wanted, labels)
             ]
     return changes + append(lacking, own, *_PATH)
 
@@ -42,7 +40,7 @@ def find_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     for wanted in plan.spreads:
         entry = wanted.entry
         places = _find_same_key(pod.spec.topology_spread_constraints, entry)
-        others = [index for index, constraint in places if not _is_equal(constraint, wanted, pod.labels)]
+        others = [index for index, constraint in places if not is_equal(constraint, wanted, pod.labels)]
         is_required = entry.when_unsatisfiable == DO_NOT_SCHEDULE
         if not places and is_required:
             text = f"spec.topologySpreadConstraints lacks {_format_constraint(entry)}"
@@ -69,9 +67,10 @@ def _find_same_key(
     ]
 
 
-def _is_equal(
+def is_equal(
     own: TopologySpreadConstraint, wanted: PlannedEntry[TopologySpreadConstraint], labels: canonical_form.Labels
 ) -> bool:
+    """Return whether the scheduler sees no difference between a constraint and one of the policy."""
     meant = canonical_form.canonicalize_spread(own, labels)
     return meant == wanted.canonical or meant == canonical_form.canonicalize_spread(wanted.entry, labels)
 
