@@ -240,6 +240,46 @@ async def test_a_denial_for_what_is_outdated_after_the_last_call_names_the_cause
     assert ("must be called before podgate" in message) is is_explained
 
 
+@pytest.mark.parametrize("is_called_again", [False, True])
+@pytest.mark.parametrize(
+    ("services", "labels", "resources"),
+    [
+        (FROM_POD, {"class": "LS"}, {}),
+        (RATIO, {}, {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}),
+    ],
+    ids=["label", "limit"],
+)
+async def test_what_others_wrote_before_the_first_call_is_judged_alike_in_each(
+    services: str, labels: Json, resources: Json, *, is_called_again: bool
+) -> None:
+    admission = Admission(services.replace("RULE", "Deny"), send(labels={"app": "x"}))
+    admission.labels.update(labels)
+    admission.resources.update(resources)
+    await admission.mutate()
+    assert admission.pod["metadata"]["annotations"]["podgate.io/foreign-values"] == "true"
+    if is_called_again:
+        admission.pod["spec"]["containers"].append({"name": "sidecar", "resources": {}})
+        await admission.mutate()
+    assert admission.resources == resources
+    assert "a webhook that is called before podgate did, or a plugin" in await admission.validate()
+
+
+async def test_a_mark_that_the_user_sent_is_none() -> None:
+    sent = send(labels={"app": "x"}, annotations={"podgate.io/foreign-values": "true"})
+    admission = Admission(FROM_POD.replace("RULE", "Deny"), sent)
+    await admission.mutate()
+    admission.labels["qos"] = "LS"
+    await admission.mutate()
+    assert await admission.validate() == ""
+
+
+async def test_a_pod_without_values_of_others_has_no_mark() -> None:
+    own = [{"name": "c", "resources": {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}}]
+    for admission in (Admission(RATIO, send()), Admission(RATIO, send(containers=own))):
+        await admission.mutate()
+        assert [*admission.pod["metadata"]["annotations"]] == ["podgate.io/policy-hash"]
+
+
 async def test_without_an_earlier_call_nothing_is_outdated() -> None:
     admission = Admission(FROM_POD.replace("RULE", "Deny"), send(labels={"qos": "LS"}))
     admission.labels["class"] = "BE"  # another webhook's

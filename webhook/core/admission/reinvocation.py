@@ -7,6 +7,7 @@ API server calls again once: what is outdated later is denied, and its user cann
 from collections.abc import Iterable
 from itertools import pairwise
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from webhook.core import container_resources, placement
@@ -15,7 +16,8 @@ from webhook.core.admission.decision import Finding
 from webhook.core.admission.mutation import DISOWN, apply_patch, is_written_before, predict_qos_class
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import Patch, PatchOperation, parse_pointer
+from webhook.core.kubernetes.sent_fields import is_sent
+from webhook.core.patch import Patch, PatchOperation, add, parse_pointer
 from webhook.core.placement import VARIANT_LABEL
 from webhook.core.policy.model import Match, Service
 from webhook.core.policy_fields import Mode, Placement
@@ -27,6 +29,15 @@ _CAUSE = (
     "the Pod's creator did not send this: another webhook or a plugin did, or Podgate before another webhook changed"
     " the Pod; such webhooks must be called before podgate"
 )
+
+_FOREIGN_CAUSE = (
+    "the Pod's creator did not send this: a webhook that is called before podgate did, or a plugin of the API server,"
+    " as by a LimitRange"
+)
+FOREIGN_ANNOTATION = "podgate.io/foreign-values"
+"""Of a new Pod that had such values before the first call: nothing of it is outdated."""
+_MARK = add("true", "metadata", "annotations", FOREIGN_ANNOTATION)
+_NOTHING_SENT = Raw(b'[{"fieldsV1":{"f:spec":{"f:containers":{}}}}]')
 
 
 def find_former(pod: Pod, compiled: CompiledPolicy) -> Service | None:
@@ -41,8 +52,12 @@ def remove_outdated(pod: Pod, service: Service, former: Service) -> list[PatchOp
     All is outdated that the service does not ask for, if it is another one. The hash of a policy that the Pod's creator
     sent is no sign of an earlier call. ValueError: an unreadable quantity.
     """
-    if not is_written_before(pod):
+    if not is_written_before(pod) or (former.name == service.name and _is_marked(pod)):
         return []
+    return _list_outdated(pod, service, former)
+
+
+def _list_outdated(pod: Pod, service: Service, former: Service) -> list[PatchOperation]:
     found = _remove_former(pod, former) if former.name != service.name else []
     left = apply_patch(pod, found)
     if service.modes.resources is Mode.ENFORCE and service.range_plan is not None:
@@ -76,16 +91,43 @@ def disown(pod: Pod, former: Service) -> Patch:
     return Patch([*outdated, *DISOWN]) if outdated else DISOWN
 
 
+def may_have_foreign(pod: Pod, service: Service) -> bool:
+    """Return whether a new Pod has values that another call would take for Podgate's, whoever sent them.
+
+    ValueError: an unreadable quantity.
+    """
+    unsent = replace(pod, metadata=replace(pod.metadata, managed_fields=_NOTHING_SENT))
+    return bool(_list_outdated(unsent, service, service))
+
+
+def mark_foreign(pod: Pod, service: Service, patch: Patch) -> Patch:
+    """Return the patch of the first call, with a mark if another call would take values for Podgate's that are not.
+
+    An earlier webhook or a plugin wrote them. ValueError: an unreadable quantity.
+    """
+    once = apply_patch(pod, patch)
+    if FOREIGN_ANNOTATION in pod.annotations or not is_written_before(once):
+        return patch
+    return patch.extend([_MARK]) if _list_outdated(once, service, service) else patch
+
+
+def _is_marked(pod: Pod) -> bool:
+    path = ("metadata", "annotations", FOREIGN_ANNOTATION)
+    return FOREIGN_ANNOTATION in pod.annotations and not is_sent(pod.metadata, *path)
+
+
 def explain_outdated(findings: tuple[Finding, ...], pod: Pod, service: Service) -> tuple[Finding, ...]:
     """Return the findings about a new Pod, with the cause of those about outdated values.
 
     ValueError: an unreadable quantity.
     """
-    fields = [_format_field(operation.path) for operation in remove_outdated(pod, service, service)]
+    outdated = _list_outdated(pod, service, service) if is_written_before(pod) else ()
+    fields = [_format_field(operation.path) for operation in outdated]
     if not fields:
         return findings
+    cause = _FOREIGN_CAUSE if _is_marked(pod) else _CAUSE
     return tuple(
-        replace(finding, message=f"{finding.message}; {_CAUSE}") if _is_about(finding, fields) else finding
+        replace(finding, message=f"{finding.message}; {cause}") if _is_about(finding, fields) else finding
         for finding in findings
     )
 

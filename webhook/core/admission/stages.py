@@ -35,7 +35,8 @@ from webhook.core.quota import Receipt
 class Rewrite(Struct, frozen=True):
     """The patch of a new Pod, the warnings, the change of its QoS class, and notes of both.
 
-    `is_repeated`: the Pod carries a policy's hash, perhaps of an earlier call. A record does not hold what it needs.
+    `is_repeated`: the Pod carries a policy's hash, perhaps of an earlier call. `reads_managers`: so it is, or another
+    call may take values for Podgate's. A record does not hold what both need.
     """
 
     patch: Patch
@@ -43,6 +44,7 @@ class Rewrite(Struct, frozen=True):
     qos_change: str
     notes: tuple[StageNote, ...]
     is_repeated: bool
+    reads_managers: bool
 
 
 class Check(Struct, frozen=True):
@@ -69,8 +71,8 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
     if view is not None:
         _degrade(evaluation, view)
     found = get_or_compute(evaluation, _build_rewrite, (evaluation.deviation.degraded, evaluation.is_gated))
-    if found.is_repeated and evaluation.body:
-        found = _rewrite_again(evaluation, found)
+    if found.reads_managers and evaluation.body:
+        found = (_rewrite_again if found.is_repeated else _mark_foreign)(evaluation, found)
     evaluation.patch = found.patch
     if evaluation.group is not None:
         evaluation.patch = Patch([*found.patch, *grouping.write_group(evaluation, evaluation.group)])
@@ -90,6 +92,8 @@ def _build_rewrite(evaluation: Evaluation, outdated: Sequence[PatchOperation] = 
         patch = mutation.rewrite(pod, service, evaluation.compiled.hash, degraded=degraded, is_gated=is_gated)
         qos = mutation.find_qos_change(pod, service) if patch else None
         overwritten = rewrite_warnings.build_warnings(pod, service, patch)
+        is_repeated = mutation.HASH_ANNOTATION in pod.annotations
+        reads_managers = is_repeated or reinvocation.may_have_foreign(pod, service)
     except ValueError as error:
         raise unreadable_resources(error) from None
     if outdated:
@@ -97,8 +101,13 @@ def _build_rewrite(evaluation: Evaluation, outdated: Sequence[PatchOperation] = 
     change = "" if qos is None else f"{qos[0]} to {qos[1]}"
     paths = ", ".join(operation.path for operation in patch) or "nothing to change"
     notes = (*([f"QoS class: {change}"] if change else []), paths)
-    is_repeated = mutation.HASH_ANNOTATION in pod.annotations
-    return Rewrite(patch, overwritten, change, tuple(StageNote("rewrite", note) for note in notes), is_repeated)
+    steps = tuple(StageNote("rewrite", note) for note in notes)
+    return Rewrite(patch, overwritten, change, steps, is_repeated, reads_managers)
+
+
+def _mark_foreign(evaluation: Evaluation, found: Rewrite) -> Rewrite:
+    """Return the rewrite with a mark if the Pod has values of others in fields that Podgate writes."""
+    return replace(found, patch=reinvocation.mark_foreign(evaluation.pod, evaluation.owner, found.patch))
 
 
 def _rewrite_again(evaluation: Evaluation, found: Rewrite) -> Rewrite:
