@@ -11,6 +11,7 @@ from tests.core.rewriting import decode_pod, rewrite_pod
 from tests.core.strategies import Json, Pair, class_pairs, examples, pairs, range_pairs
 from webhook.core.admission.mutation import apply_patch
 from webhook.core.admission.reinvocation import remove_outdated
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import Match, Service
 
 SERVICES = """
@@ -143,6 +144,16 @@ async def test_requests_of_other_webhooks_and_amounts_of_the_user_stay() -> None
         "requests": {"memory": "1Gi", "cpu": "300m"},
         "limits": {"memory": "1Gi"},
     }, "the limit of cpu was chosen for the request"
+
+
+async def test_an_amount_that_only_the_former_service_reads_is_refused_if_it_is_unreadable() -> None:
+    unreadable = [{"name": "c", "resources": {"limits": {"ephemeral-storage": "much"}}}]
+    with pytest.raises(BadReviewError, match="resources: not a Kubernetes quantity"):
+        await move(
+            "resources: {container: {default: {ephemeral-storage: 1Gi}}}",
+            "resources: {container: {default: {cpu: 1}}}",
+            {"containers": unreadable},
+        )
 
 
 async def test_terms_of_the_user_stay() -> None:

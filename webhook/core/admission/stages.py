@@ -116,7 +116,10 @@ def _rewrite_again(evaluation: Evaluation, found: Rewrite) -> Rewrite:
     former = reinvocation.find_former(pod, evaluation.compiled)
     if former is None or former.name == service.name:
         former = service
-    outdated = reinvocation.remove_outdated(pod, service, former)
+    try:
+        outdated = reinvocation.remove_outdated(pod, service, former)
+    except ValueError as error:  # the former may read more resources
+        raise unreadable_resources(error) from None
     if not outdated:
         return found
     evaluation.pod = mutation.apply_patch(pod, outdated)
