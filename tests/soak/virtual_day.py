@@ -88,7 +88,9 @@ class VirtualDay:
         simulation.change_leader()
         reports = ReleaseReports(_ignore_release, _ignore_release, _ignore, _ignore, _ignore)
         parts = (gated, simulation.store, self._index, self.gates, lambda: simulation.policy, reports)
-        self._loop = ReleaseLoop(*parts, rate=300, groups=build_group_facts(released, find_no_size))
+        self._loop = ReleaseLoop(
+            *parts, rate=300, clock=simulation.clock, groups=build_group_facts(released, find_no_size)
+        )
 
     async def run(self, hours: float) -> None:
         """Let hours pass."""

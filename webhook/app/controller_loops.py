@@ -95,7 +95,7 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
         sizes = None if sources.groups is None else GroupSizes(sources.groups, _WALL)
         facts = build_group_facts(released, find_no_size if sizes is None else sizes.find)
         wanted = partial(_list_released_uids, sources)
-        releasing = ReleaseLoop(*parts, wanted, rate=sources.release_rate, groups=facts)
+        releasing = ReleaseLoop(*parts, wanted, rate=sources.release_rate, clock=clock, groups=facts)
         if sizes is not None:
             beside.append(partial(sizes.run, releasing.groups.list_keys))
         on_loss(releasing.on_lost)

@@ -42,7 +42,9 @@ class ReplayQueue:
         self._policy = policy
         self._controller = controller
         self._compiled: CompiledPolicy | None = None
-        self._releaser = PodReleaser(store.shared, ReleaseActions(self._release, self._note_expired, self._delete))
+        self._releaser = PodReleaser(
+            store.shared, ReleaseActions(self._release, self._note_expired, self._delete), clock
+        )
         self._released: set[GroupKey] = set()
         """Groups that were released. Of groups whose Pods do not carry their size, each Pod is complete by itself."""
         facts = GroupFacts(lambda _: Size(1), self._released.__contains__)

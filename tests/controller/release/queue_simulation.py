@@ -18,6 +18,7 @@ from webhook.core.pods import ownership
 from webhook.core.quota import Acquire, CounterPlan, Receipt
 from webhook.core.reporting.queue_document import QueueDepth
 from webhook.errors import GateError, StoreUnavailableError
+from webhook.ports import Clock
 
 WEB = """
 - name: web
@@ -138,6 +139,8 @@ class QueueSimulation:
         self.rate = rate
         self.clock = VirtualClock()
         self.clock.set(1_800_000_000 * SECOND_US)
+        self.own_clock: Clock = self.clock
+        """That of the leader; `clock` is that of the store and of the cluster."""
         self.store = ForgetfulStore(self.clock)
         self.index, self.gates = FakeIndex(self.clock), FakeGates()
         self.policy = compile_policy(services, head)
@@ -167,7 +170,8 @@ class QueueSimulation:
             self.troubles.append,
         )
         arguments = (self.observer, self.store, self.index, self.gates, lambda: self.policy, reports)
-        self.loop = ReleaseLoop(*arguments, lambda: self.wanted, rate=self.rate, groups=self.build_group_facts())
+        groups = self.build_group_facts()
+        self.loop = ReleaseLoop(*arguments, lambda: self.wanted, rate=self.rate, clock=self.own_clock, groups=groups)
         self.store.on_loss = self.loop.on_lost
 
     def build_group_facts(self) -> GroupFacts:

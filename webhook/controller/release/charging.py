@@ -21,25 +21,26 @@ class ReleaseStore(CounterStore, GroupCharges, Protocol):
 
 
 class RecentCharges:
-    """Charges by age, and those to submit to the store again: `list_owed`. Times are the store's."""
+    """Charges by age, and those to submit to the store again: `list_owed`."""
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[CounterPlan, Booking]] = deque()
+        self._recent: deque[tuple[CounterPlan, Booking, int]] = deque()
+        """With the moment of their release: those in bookings are the store's."""
         self._owed: dict[str, tuple[CounterPlan, Booking]] = {}
 
-    def add(self, plan: CounterPlan, booking: Booking, *, is_owed: bool) -> None:
-        self._recent.append((plan, booking))
+    def add(self, plan: CounterPlan, booking: Booking, now_us: int, *, is_owed: bool) -> None:
+        self._recent.append((plan, booking, now_us))
         if is_owed:
             self._owed[booking.uid] = plan, booking
 
     def sweep(self, now_us: int) -> None:
         """Forget charges older than a minute."""
-        while self._recent and self._recent[0][1].at_us + _RECENT_US_MAX < now_us:
+        while self._recent and self._recent[0][2] + _RECENT_US_MAX < now_us:
             self._recent.popleft()
 
     def owe_all(self) -> None:
         """Note that the store may have lost all of them."""
-        self._owed = {booking.uid: (plan, booking) for plan, booking in self._recent}
+        self._owed = {booking.uid: (plan, booking) for plan, booking, _ in self._recent}
 
     def list_owed(self) -> Mapping[tuple[str, str], tuple[CounterPlan, list[Booking]]]:
         """Return the charges to submit again, by the key of their plan."""
@@ -139,16 +140,19 @@ def _build_group_request(plan: CounterPlan, group: GatedGroup) -> AcquireGroup:
     return AcquireGroup(plan, group.namespace, members, team=group.waiting.scope)
 
 
-def find_obstacle(receipt: Receipt) -> tuple[int, Holder]:
-    """Return until when a refused Pod is passed, and whose limit refuses it."""
-    view = receipt.breaker
+def find_obstacle(receipt: Receipt, now_us: int) -> tuple[int, Holder]:
+    """Return until when a refused Pod is passed, and whose limit refuses it.
+
+    The store's moments count from its answer, which came at `now_us`: its clock may be another one in the next answer.
+    """
+    view, ahead_us = receipt.breaker, now_us - receipt.at_us
     if receipt.refused is DeniedBy.BREAKER:
         is_open = view is not None and view.state in {State.OPEN, State.FORCED_OPEN}
-        return (view.open_until_us if view is not None and is_open else receipt.at_us + RETRY_US), Holder.SERVICE
+        return (view.open_until_us + ahead_us if view is not None and is_open else now_us + RETRY_US), Holder.SERVICE
     # Room that a pool keeps for its members cannot be kept for a single Pod: no other member may wait for it.
     holders = {Holder.SERVICE if use.guarantee is not None else use.of for use in receipt.over}
     by = holders.pop() if len(holders) == 1 else Holder.SERVICE
     if receipt.free_at_us is None:
-        return receipt.at_us + _NEVER_US, by
+        return now_us + _NEVER_US, by
     ends_unknown = any(use.counts_live_pods for use in receipt.over)
-    return max(receipt.free_at_us, receipt.at_us + RETRY_US if ends_unknown else 0), by
+    return max(receipt.free_at_us + ahead_us, now_us + RETRY_US if ends_unknown else 0), by

@@ -29,7 +29,7 @@ class GroupRelease:
     def __init__(self, releaser: PodReleaser, store: ReleaseStore, facts: GroupFacts, troubles: StoreTroubles) -> None:
         self._releaser = releaser
         self._store = store
-        self._groups = GatedGroups(facts, store.now_us())
+        self._groups = GatedGroups(facts, releaser.time.now_us())
         self._uncharged: set[str] = set()
         """Waiting members that no former leader has charged."""
         self._vacancies: dict[GroupKey, list[_Vacancy]] = {}
@@ -80,7 +80,7 @@ class GroupRelease:
         key, rules = find_key(pod), plan.queue.groups if plan.queue is not None else None
         wait_us = rules.wait_us if rules is not None else 0
         if key is not None:
-            self._vacancies.setdefault(key, []).append(_Vacancy(plan, pod, self._store.now_us() + wait_us))
+            self._vacancies.setdefault(key, []).append(_Vacancy(plan, pod, self._releaser.time.now_us() + wait_us))
 
     def review_all(self) -> None:
         """Decide about all groups again in the next update: sizes or other Pods may have changed."""
@@ -91,7 +91,7 @@ class GroupRelease:
 
         Groups about which the store gives no answer wait until the next call.
         """
-        now_us, silent = self._store.now_us(), set[GroupKey]()
+        now_us, silent = self._releaser.time.now_us(), set[GroupKey]()
         for change in self._groups.list_changes(plans, now_us):
             silent.add(change.key)
             with self._troubles.pass_over():

@@ -27,7 +27,7 @@ from webhook.controller.release.removal import GateRemoval, RemovalReports
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan, QueuePlan
 from webhook.core.reporting.queue_document import QueueDepth
-from webhook.ports import GateClient, QueueIndex
+from webhook.ports import Clock, GateClient, QueueIndex
 
 _ROUND_SECONDS = 0.1
 """How often changes of the watch are applied."""
@@ -69,9 +69,13 @@ class ReleaseLoop:
         wanted: Callable[[], Collection[str]] = tuple,
         *,
         rate: int,
+        clock: Clock,
         groups: GroupFacts = GroupFacts(),  # noqa: B008  frozen
     ) -> None:
-        """`wanted` returns the uids of Pods that an operator releases past every limit."""
+        """`wanted` returns the uids of Pods that an operator releases past every limit.
+
+        `clock` is this process's: no step of the store's clock delays a retry, or lets Pods expire.
+        """
         self._pods = pods
         self._store = store
         self._index = index
@@ -83,7 +87,8 @@ class ReleaseLoop:
         """Plans of the services that queue."""
         self._empty: dict[str, int] = {}
         """Their services, each with 0: the counts while no Pod waits."""
-        self._releaser = PodReleaser(store, ReleaseActions(self._release, self._keep, self._delete))
+        self._releaser = PodReleaser(store, ReleaseActions(self._release, self._keep, self._delete), clock)
+        self._time = self._releaser.time
         self._troubles = StoreTroubles(reports.on_trouble)
         self.groups = GroupRelease(self._releaser, store, groups, self._troubles)
         removal = RemovalReports(
@@ -91,18 +96,18 @@ class ReleaseLoop:
         )
         failures = ReleaseFailures()
         self._limit, self._recent = ReleaseRateLimit(rate), RecentCharges()
-        self._removal = GateRemoval(store, index, gates, failures, self._limit, removal)
+        self._removal = GateRemoval(store, index, gates, failures, self._limit, removal, clock)
         shown = self._removal.is_charged, self.groups, lambda: self._unqueued
         self.queue = QueueReader(self._releaser, store, policy, failures, *shown)
         self._retried_us = 0
-        self._deletions = PodDeletions(gates, index, self._limit, self._removal, store.now_us, self._report_expired)
-        self._repair = IndexRepair(index, self._releaser.pods, self._is_leaving, self._troubles)
+        self._deletions = PodDeletions(gates, index, self._limit, self._removal, clock.now_us, self._report_expired)
+        self._repair = IndexRepair(index, self._releaser.pods, self._time, self._is_leaving, self._troubles)
         self._unqueued: Mapping[str, GatedPod] = {}
         """Pods that are in no queue yet, since the store gave no answer about them."""
 
     def on_lost(self) -> None:
         """Release nothing for a while, and restore what this process knows: the store may have lost charges."""
-        self._releaser.held_until_us = self._store.now_us() + _LOSS_US
+        self._releaser.held_until_us = self._time.now_us() + _LOSS_US
         self._recent.owe_all()
         self._repair.hasten()
         self._reports.on_trouble(f"the store may have lost charges: nothing is released for {_LOSS_US / 1e6:g} s")
@@ -112,7 +117,7 @@ class ReleaseLoop:
         try:
             while True:
                 due_us = await self.round()
-                seconds = (due_us - self._store.now_us()) / 1_000_000 if due_us is not None else _ROUND_SECONDS
+                seconds = (due_us - self._time.now_us()) / 1_000_000 if due_us is not None else _ROUND_SECONDS
                 await asyncio.sleep(min(max(seconds, _ROUND_SECONDS_MIN), _ROUND_SECONDS))
         finally:
             self._removal.attempts.cancel()
@@ -129,7 +134,7 @@ class ReleaseLoop:
             self._begin(in_force)
         if in_force is None or (compiled := self._compiled) is None:
             return None
-        now_us = self._store.now_us()
+        now_us = self._time.now_us()
         self._troubles.begin_round()
         await self._rebook(now_us)
         self._removal.backoff.return_to_queue()
@@ -216,13 +221,13 @@ class ReleaseLoop:
         for service, pods in by_service.items():
             plan = compiled.plans.get(service)
             with self._troubles.pass_over():
-                now_us = self._store.now_us()
-                times_us = await self._repair.find_times_us(plan, pods, now_us) if plan is not None else {}
+                times_us = await self._repair.find_times_us(plan, pods) if plan is not None else {}
                 for pod in pods:
                     self._put_since(pod, times_us.get(pod.waiting.uid, pod.waiting.since_us))
             self._pods.put_back(pod for pod in pods if pod.waiting.uid not in self._releaser)
 
-    def _put_since(self, pod: GatedPod, since_us: int) -> None:
+    def _put_since(self, pod: GatedPod, registered_us: int) -> None:
+        since_us = self._time.find_since_us(registered_us, pod.created_us)
         self.groups.put(replace(pod, waiting=replace(pod.waiting, since_us=since_us)))
 
     async def _release(self, whole: Released) -> None:
@@ -236,11 +241,12 @@ class ReleaseLoop:
 
     def _on_released(self, pod: GatedPod) -> None:
         self._pods.note_released(pod.waiting.uid)
-        now_us = self._store.now_us()
+        now_us = self._time.now_us()
         latency_seconds = max(0, now_us - (pod.due_us or now_us)) / 1_000_000
         self._reports.on_released(pod, self._compute_waited_seconds(pod), latency_seconds)
         if (plan := self._find_plan(pod)) is not None:
-            self._recent.add(plan, pod.build_booking(now_us), is_owed=now_us < self._releaser.held_until_us)
+            booking = pod.build_booking(self._store.now_us())
+            self._recent.add(plan, booking, now_us, is_owed=now_us < self._releaser.held_until_us)
 
     def _is_leaving(self, uid: str) -> bool:
         """Return whether a Pod is in no queue, since it is being released or deleted, or was set aside after that."""
@@ -266,4 +272,4 @@ class ReleaseLoop:
         return self._compiled.plans.get(pod.waiting.service) if self._compiled is not None else None
 
     def _compute_waited_seconds(self, pod: GatedPod) -> float:
-        return max(0, self._store.now_us() - pod.waiting.since_us) / 1_000_000
+        return max(0, self._time.now_us() - pod.waiting.since_us) / 1_000_000

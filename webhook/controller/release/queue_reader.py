@@ -67,6 +67,7 @@ class QueueReader:
     ) -> None:
         """`is_charged`: of a Pod that was not released, else others pass it. `get_unqueued`: by uid, in no queue."""
         self._releaser = releaser
+        self._time = releaser.time
         self._store = store
         self._policy = policy
         self._failures = failures
@@ -84,7 +85,7 @@ class QueueReader:
 
     def list_places(self) -> Sequence[PodPlace]:
         """Return all waiting Pods by queue and place, at most a second old."""
-        now_us, compiled = self._store.now_us(), self._policy()
+        now_us, compiled = self._time.now_us(), self._policy()
         if compiled is not None and (self._placed_us is None or now_us - self._placed_us >= _FRESH_US):
             outside = self._list_outside()
             charged = [pod for pod in outside if self._is_charged(pod.waiting.uid)]
@@ -112,7 +113,7 @@ class QueueReader:
         classes = {sla_class.name: -sla_class.priority for sla_class in compiled.policy.sla_classes}
         names.sort(key=lambda name: (classes[compiled.services[name].sla_class], name))
         names += sorted(name for name in failing if name not in plans)
-        now_us, oldest_us = self._store.now_us(), dict(self._releaser.find_oldest_us())
+        now_us, oldest_us = self._time.now_us(), dict(self._releaser.find_oldest_us())
         groups = self._groups.count(plans)
         for pod in (*self._list_outside(), *self._get_unqueued().values()):
             service, since_us = pod.waiting.service, pod.waiting.since_us
@@ -167,7 +168,7 @@ class QueueReader:
             and (not asked.uid or place.pod.waiting.uid == asked.uid)
         ]
         rows = await self.make_rows(found[: asked.limit])
-        now_us = self._store.now_us()
+        now_us = self._time.now_us()
         depths = tuple(depth for depth in self.list_depths() if asked.service in {"", depth.service})
         waiting = sum(self.count_pods().values())
         return QueueDocument(
@@ -186,7 +187,7 @@ class QueueReader:
         ]
 
     def _make_row(self, place: PodPlace, compiled: CompiledPolicy, expected_us: int | None) -> QueueRow:
-        waiting, now_us = place.pod.waiting, self._store.now_us()
+        waiting, now_us = place.pod.waiting, self._time.now_us()
         plan = compiled.plans.get(waiting.service)
         cause, why, until_us = self._find_cause(place, plan)
         is_known = expected_us is not None and cause in {WaitCause.QUOTA_EXCEEDED, WaitCause.BEHIND}
@@ -208,7 +209,7 @@ class QueueReader:
             owner=place.pod.owner,
             cause=cause,
             why=why,
-            expected_at=format_utc(max(now_us, expected_us or 0)) if is_known else None,
+            expected_at=format_utc(max(now_us, self._time.find_own_us(expected_us or 0))) if is_known else None,
             expires_at=format_utc(waiting.since_us + rules.max_wait_us) if rules is not None else None,
             not_before=format_utc(until_us) if until_us else None,
         )
@@ -235,7 +236,7 @@ class QueueReader:
         return self._groups.find_lack(place.pod.waiting.uid)
 
     def compute_waited_seconds(self, place: PodPlace) -> int:
-        return max(0, self._store.now_us() - place.pod.waiting.since_us) // 1_000_000
+        return max(0, self._time.now_us() - place.pod.waiting.since_us) // 1_000_000
 
     def _is_too_large(self, pod: GatedPod, plan: CounterPlan | None) -> bool:
         """Return whether the group of a Pod is larger than a whole limit."""
@@ -257,7 +258,7 @@ class QueueReader:
             return WaitReason(WaitCause.GROUP_INCOMPLETE, lack)
         if (stopped := find_stop(plan, self._store)) is not None:
             return stopped
-        if self._store.now_us() < self._releaser.held_until_us:
+        if self._time.now_us() < self._releaser.held_until_us:
             return describe_hold(self._releaser.held_until_us)
         holder = UNANSWERED if self._is_unqueued(place) else self._releaser.find_blocking_holder(place.pod)
         reason = describe_obstacle(holder, plan.service, place.queue)

@@ -10,12 +10,14 @@ from webhook.controller.release.actions import ReleaseActions, Released, build_m
 from webhook.controller.release.charging import RETRY_US, ReleaseStore, charge, find_obstacle, renew_charge, take_back
 from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
+from webhook.controller.release.queue_time import QueueTime
 from webhook.controller.release.queued_pods import QueuedPods
 from webhook.controller.release.rate_limit import RefusalRateLimit, compute_pass_us
 from webhook.core.controller.lane import UNANSWERED
 from webhook.core.controller.order import ReleaseOrder
 from webhook.core.controller.waiting_pod import Member, WaitingPod
 from webhook.core.quota import CounterPlan, Holder, Receipt
+from webhook.ports import Clock
 
 _CHARGES_PER_CALL_MAX = 16
 """Pods that are charged in one call of the store."""
@@ -25,8 +27,10 @@ _UNBOUNDED = 2**31
 class PodReleaser:
     """The queues of all services under one policy. `step` does what is due, and returns when to call it again."""
 
-    def __init__(self, store: ReleaseStore, actions: ReleaseActions) -> None:
+    def __init__(self, store: ReleaseStore, actions: ReleaseActions, clock: Clock) -> None:
         self._store = store
+        self.time = QueueTime(clock, store)
+        self._now_us = self.time.now_us
         self._actions = actions
         self._plans: Mapping[str, CounterPlan] = {}
         self._members: dict[str, dict[str, Member]] = {}
@@ -197,8 +201,8 @@ class PodReleaser:
         plan = self._plans.get(pod.waiting.service) if pod is not None else None
         if pod is None or plan is None:
             return
-        whole, now_us = self.pods.find_group(pod) or pod, self._now_us()
-        await self._store.book(plan, [one.build_booking(now_us) for one in whole.pods])
+        whole, charged_us = self.pods.find_group(pod) or pod, self._store.now_us()
+        await self._store.book(plan, [one.build_booking(charged_us) for one in whole.pods])
         self._take_out_whole(whole)
         await self._actions.release(whole)
 
@@ -215,10 +219,6 @@ class PodReleaser:
         order.held_services = {name for name in self._plans if name != service}
         if pods := self._take_next(order, 1):
             await self._charge(plan.tag, pods)
-
-    def _now_us(self) -> int:
-        """Return the store's time, as the moments in receipts are."""
-        return self._store.now_us()
 
     async def _expire(self) -> None:
         """Apply whenExpired. Deletions leave half of the room to releases: a room of one every second time."""
@@ -263,11 +263,11 @@ class PodReleaser:
         for pod, receipt in zip(pods, receipts, strict=True):
             uid = pod.waiting.uid
             is_charged = receipt is not None and receipt.refused is None and not receipt.repeated
-            if receipt is None or not is_charged or receipt.at_us < self.held_until_us:
+            if receipt is None or not is_charged or self._now_us() < self.held_until_us:
                 others.append((pod, receipt))
                 continue
             due_us = max(pod.waiting.since_us, idle_us, order.find_due_us(uid))
-            fitting.append(replace(pod, due_us=min(due_us, receipt.at_us)))
+            fitting.append(replace(pod, due_us=min(due_us, self._now_us())))
             order.confirm(uid)
             self._take_out_whole(pod)
         may_go_on = [await self._put_back(order, *pair) for pair in reversed(others)]  # as `ReleaseOrder` requires
@@ -283,18 +283,18 @@ class PodReleaser:
     async def _put_back(self, order: ReleaseOrder, pod: Released, receipt: Receipt | None) -> bool:
         """Let a Pod or a group wait on that is not released; False if no other one should be tried now."""
         uid = pod.waiting.uid
-        is_held = receipt is not None and receipt.at_us < self.held_until_us  # the answer revealed a loss
+        is_held = receipt is not None and self._now_us() < self.held_until_us  # the answer revealed a loss
         receipt = await take_back(self._store, self._plans[pod.waiting.service], pod, receipt)
+        now_us = self._now_us()
         if receipt is None or is_held:
-            now_us = self._now_us()
             order.put_back(uid, now_us, self.held_until_us if is_held else now_us + RETRY_US, UNANSWERED)
             return False
         if receipt.repeated:
-            order.put_back(uid, receipt.at_us, receipt.at_us, Holder.SERVICE)
+            order.put_back(uid, now_us, now_us, Holder.SERVICE)
             return True
         self._refusals.note(pod.waiting.service)
         order.held_services |= self._refusals.reached
-        until_us, by = find_obstacle(receipt)
+        until_us, by = find_obstacle(receipt, now_us)
         pass_us = compute_pass_us(order.count_lanes(pod.waiting.service))
-        order.put_back(uid, receipt.at_us, max(until_us, receipt.at_us + pass_us), by)
+        order.put_back(uid, now_us, max(until_us, now_us + pass_us), by)
         return True

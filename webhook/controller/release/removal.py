@@ -18,7 +18,7 @@ from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.removal_attempts import Answer, RemovalAttempts
 from webhook.core.quota import CounterPlan
 from webhook.errors import GateError, StoreUnavailableError
-from webhook.ports import CounterStore, GateClient, QueueIndex
+from webhook.ports import Clock, CounterStore, GateClient, QueueIndex
 
 _REFUSALS_MAX = 16
 """Refusals in a row from which the Pods of a service are tried one at a time: the cause may concern all of them."""
@@ -66,12 +66,14 @@ class GateRemoval:
         failures: ReleaseFailures,
         limit: ReleaseRateLimit,
         reports: RemovalReports,
+        clock: Clock,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._index = index
         self._failures = failures
         self._reports = reports
-        self.attempts = RemovalAttempts(gates, limit, store.now_us, self._note_answer, self._forget_attempt)
+        self.attempts = RemovalAttempts(gates, limit, clock.now_us, self._note_answer, self._forget_attempt)
         self.groups = GroupRemovals(self.attempts)
         self._charged: dict[str, tuple[CounterPlan, GatedPod, int]] = {}
         """Charged Pods whose gates may still be there, and since when."""
@@ -100,7 +102,7 @@ class GateRemoval:
     @property
     def held_services(self) -> AbstractSet[str]:
         """Services whose Pods should not be charged now: slow ones, and those with charged Pods without an answer."""
-        now_us, asked = self._store.now_us(), self._refused | self._refunding
+        now_us, asked = self._clock.now_us(), self._refused | self._refunding
         silent = (
             pod.waiting.service
             for uid, (_, pod, since_us) in self._charged.items()
@@ -121,7 +123,7 @@ class GateRemoval:
 
     def set_aside(self, pod: GatedPod, error: GateError | None = None) -> None:
         """Let a Pod wait again, but not at once; `error` says why it was not released or deleted."""
-        now_us = self._store.now_us()
+        now_us = self._clock.now_us()
         if error is not None and pod.waiting.uid not in self._gone:
             self._failures.note(pod, now_us, error)
         self._set_aside(pod, now_us + self._failures.find_pause_us(pod.waiting.uid))
@@ -196,7 +198,7 @@ class GateRemoval:
         except StoreUnavailableError as error:
             self._reports.on_trouble(str(error))
             if plan is not None:
-                self._charged.setdefault(pod.waiting.uid, (plan, pod, self._store.now_us()))
+                self._charged.setdefault(pod.waiting.uid, (plan, pod, self._clock.now_us()))
 
     async def _note_removal(self, plan: CounterPlan | None, pod: GatedPod, *, is_there: bool) -> None:
         """Note that the gate of a Pod is removed, or that the Pod is gone."""
@@ -237,12 +239,12 @@ class GateRemoval:
             self._silent.add(uid)
         for one in (pod,) if group is None or group.has_begun else group.pods.values():
             if one.waiting.uid not in self._gone:
-                self._failures.note(one, self._store.now_us(), error)
+                self._failures.note(one, self._clock.now_us(), error)
         if plan is None:
             self.set_aside(pod)
             return
         may_be_released = uid in self._charged if group is None else group.has_begun or uid in self._silent
-        self._charged.setdefault(uid, (plan, pod, self._store.now_us()))
+        self._charged.setdefault(uid, (plan, pod, self._clock.now_us()))
         (self._refused.add if error.is_refused and group is not None else self._refused.discard)(uid)
         if is_unchanged and not may_be_released:
             await (self._refund(plan, pod) if group is None else self._refund_group(group))
@@ -253,7 +255,7 @@ class GateRemoval:
         for first in range(0, len(uids), _REFUNDS_PER_CALL_MAX):
             some = uids[first : first + _REFUNDS_PER_CALL_MAX]
             await asyncio.gather(*(self._store.refund(group.plan, uid) for uid in some))
-        until_us = self._store.now_us() + max(map(self._failures.find_pause_us, uids))
+        until_us = self._clock.now_us() + max(map(self._failures.find_pause_us, uids))
         for uid in uids:
             self.groups.forget(uid)
             self._forget_charge(uid)
