@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.controller.controller_simulation import SECOND_US, START_US, compile_policy
+from tests.controller.stepped_clock import SteppedClock
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore
@@ -96,7 +97,8 @@ class Simulation:
 
     def __init__(self, policy: CompiledPolicy, timing: WakeTiming = WakeTiming()) -> None:  # noqa: B008  frozen
         self.clock = VirtualClock(START_US)
-        self.store = Store(self.clock)
+        self.stored = SteppedClock(self.clock)
+        self.store = Store(self.stored)
         self.workloads = Workloads(self.clock, self.store, policy)
         self.results: list[tuple[str, str]] = []
         self.held: dict[str, int] = {}
@@ -109,7 +111,7 @@ class Simulation:
         )
         namespaces = FixedNamespaces()
         self.waker = ControllerWaker(
-            self.workloads, self.store, lambda: self.workloads.policy, namespaces, reports, timing=timing
+            self.workloads, self.store, self.clock, lambda: self.workloads.policy, namespaces, reports, timing=timing
         )
 
     @property
@@ -303,3 +305,27 @@ async def test_the_store_is_asked_once_a_second_while_woken_controllers_cannot_b
         pause_seconds = await simulation.waker.round()
         simulation.clock.set(simulation.clock.now_us() + round((pause_seconds or 1) * SECOND_US))
     assert 1 <= simulation.store.snapshots <= 11
+
+
+async def test_controllers_are_woken_after_the_clock_of_the_store_has_gone_back() -> None:
+    simulation = Simulation(FREE)
+    simulation.stored.ahead_us = 600 * SECOND_US
+    for number in range(200):
+        await simulation.hold(f"web-{number}", 1)
+    await simulation.run(3)
+    simulation.stored.ahead_us = 0
+    await simulation.run(3)
+    assert len(simulation.workloads.created) == 200
+
+
+async def test_room_is_looked_for_again_after_the_clock_of_the_store_has_gone_back() -> None:
+    simulation = Simulation(PACED)
+    simulation.stored.ahead_us = 600 * SECOND_US
+    await simulation.fill()
+    await simulation.hold("web", 4)
+    await simulation.run(3)
+    simulation.stored.ahead_us = 0
+    for number in range(4):
+        await simulation.store.refund(PACED.plans["web"], f"uid-shop-other-{number}")
+    await simulation.run(6)
+    assert len(simulation.workloads.created) == 4

@@ -75,8 +75,8 @@ def build_controller(  # noqa: PLR0913  the parts of the process that it connect
         beside.append(BreakerTicker(ledger, clock, in_force, telemetry.observer.on_transition).run)
     beside += _build_object_loops(sources, ledger, telemetry)
     if sources.held is not None:
-        held = sources.held(reports=telemetry.build_watch_reports("events"))
-        beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, build_wake_reports(telemetry)).run)
+        held = sources.held(reports=telemetry.build_watch_reports("events")), ledger, clock
+        beside.append(ControllerWaker(*held, in_force, sources.namespaces, build_wake_reports(telemetry)).run)
     if sources.wakes is not None:
         wakes = sources.wakes(reports=telemetry.build_watch_reports("wakes"))
         beside.append(PodWaker(wakes, _WALL, build_pod_wake_reports(telemetry)).run)

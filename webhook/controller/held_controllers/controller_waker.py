@@ -12,7 +12,7 @@ from webhook.core.controller.free_capacity import FreeCapacity
 from webhook.core.controller.selection import HeldController, select
 from webhook.core.quota import ServiceSnapshot
 from webhook.errors import ControllerAccessError, StoreUnavailableError
-from webhook.ports import ControllerClient, CounterStore, NamespaceLabels
+from webhook.ports import Clock, ControllerClient, CounterStore, NamespaceLabels
 from webhook.support.condition import Condition
 
 _SECOND_US = 1_000_000
@@ -30,6 +30,7 @@ class ControllerWaker:
         self,
         client: ControllerClient,
         counters: CounterStore,
+        clock: Clock,
         policy: Callable[[], CompiledPolicy | None],
         namespaces: NamespaceLabels,
         reports: WakeReports,
@@ -38,11 +39,13 @@ class ControllerWaker:
     ) -> None:
         self._client = client
         self._counters = counters
+        self._now_us = clock.now_us
+        """The store's clock may be stepped: whoever waits for a moment of it would wait as long."""
         self._policy = policy
         self._reports = reports
         self._timing = timing
         self._index = HeldIndex(timing)
-        self.reader = ControllerReader(self._index, client, policy, namespaces, counters.now_us, reports, timing)
+        self.reader = ControllerReader(self._index, client, policy, namespaces, clock.now_us, reports, timing)
         self._due_us: dict[str, int] = {}
         """When to take the next snapshots, by tag."""
         self._generations: Mapping[str, int] = {}
@@ -75,7 +78,7 @@ class ControllerWaker:
 
     async def round(self) -> float | None:
         """Wake the controllers that have room now; return the pause in seconds, None while no controller is held."""
-        compiled, now_us = self._policy(), self._counters.now_us()
+        compiled, now_us = self._policy(), self._now_us()
         if compiled is None:
             return 1.0
         if self._index.use(compiled):
@@ -97,7 +100,7 @@ class ControllerWaker:
             (self._due_us.get(controller.demand.tag, 0) for controller in held), default=now_us + _SECOND_US
         )
         # At most a second: policies and breakers are compared with those of the last round, without a call.
-        return min(1.0, max(_PAUSE_SECONDS_MIN, (earliest_us - self._counters.now_us()) / _SECOND_US))
+        return min(1.0, max(_PAUSE_SECONDS_MIN, (earliest_us - self._now_us()) / _SECOND_US))
 
     def _forget_due(self, held: Sequence[HeldController], compiled: CompiledPolicy) -> None:
         """Have new snapshots taken for controllers that were read, and for breakers that have changed."""
@@ -151,13 +154,13 @@ class ControllerWaker:
                 except StoreUnavailableError:
                     unknown.add(part.plan.tag)  # already reported; the next round asks again
                     return
-            free.add(part, snapshot)
+            free.add(part, snapshot, self._now_us() - snapshot.at_us)
 
         await asyncio.gather(*(add(*pair) for pair in sorted(asked)))
         return free, frozenset(unknown)
 
     async def _wake_one(self, chosen: HeldController) -> None:
-        reference, now_us = chosen.reference, self._counters.now_us()
+        reference, now_us = chosen.reference, self._now_us()
         self._woken_us.append(now_us)
         try:
             exists = await self._client.wake(reference, now_us)
