@@ -10,7 +10,7 @@ import pytest
 
 from tests.architecture.sources import ROOT, SOURCES, nodes_of, parsed, place, text_of
 
-MODULES_MAX = 945
+MODULES_MAX = 955
 FOLDERS_MAX = 95
 TINY_MODULES_MAX = 70
 TINY_LINES = 40

@@ -8,11 +8,11 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.controller.release.actions import ReleaseActions, Released
-from webhook.controller.release.charging import StoreTroubles
 from webhook.controller.release.gated_groups import GroupFacts, GroupKey, find_key
 from webhook.controller.release.gated_pods import GatedPod, read_membership
 from webhook.controller.release.group_release import GroupRelease
 from webhook.controller.release.releaser import PodReleaser
+from webhook.controller.release.store_troubles import StoreTroubles
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.admission.queueing import find_obstacle, priority_of
 from webhook.core.compiled_policy import CompiledPolicy

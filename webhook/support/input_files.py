@@ -15,7 +15,7 @@ import yaml
 
 from webhook.core.document.yaml.manifest_loader import ManifestLoader, YamlDuplicateKeyError
 from webhook.core.document.yaml.syntax_errors import describe_syntax_error
-from webhook.core.json_depth import bound_depth
+from webhook.core.json_depth import UNREADABLE_JSON, bound_depth
 from webhook.core.plain_text import quote_value
 from webhook.errors import UserError
 
@@ -135,7 +135,7 @@ def _parse_json_stream(text: str) -> list[Any]:
     """Parse JSON documents: one, or several one after another, which kubectl reads and `jq -c .items[]` prints."""
     try:
         return [_parse_json(text)]
-    except (msgspec.MsgspecError, ValueError):
+    except (*UNREADABLE_JSON, ValueError):
         return [_parse_json(part) for part in _split_json(text)]
 
 

@@ -1,8 +1,7 @@
-"""Charging of waiting Pods: one request to the store, its refusal, and what the store may lose or leave unanswered."""
+"""Charging of waiting Pods: one request to the store, its refusal, and what the store may lose."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Protocol
 
 from webhook.controller.release.actions import Released
@@ -53,30 +52,6 @@ class RecentCharges:
         """Note that the store has these."""
         for booking in bookings:
             self._owed.pop(booking.uid, None)
-
-
-class StoreTroubles:
-    """Calls without an answer in one round of the release loop: services on other nodes of the store go on.
-
-    Each trouble is reported once a round, however many calls had it.
-    """
-
-    def __init__(self, report: Callable[[str], None]) -> None:
-        self._report = report
-        self._reported: set[str] = set()
-
-    def begin_round(self) -> None:
-        self._reported = set()
-
-    @contextmanager
-    def pass_over(self) -> Iterator[None]:
-        """Leave the block at a call without an answer, and go on after it."""
-        try:
-            yield
-        except StoreUnavailableError as error:
-            if (said := str(error)) not in self._reported:
-                self._reported.add(said)
-                self._report(said)
 
 
 RETRY_US = 1_000_000

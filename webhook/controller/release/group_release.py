@@ -7,10 +7,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.controller.release.actions import Released
-from webhook.controller.release.charging import ReleaseStore, StoreTroubles, charge, is_charged
+from webhook.controller.release.charging import ReleaseStore, charge, is_charged
 from webhook.controller.release.gated_groups import GatedGroups, GroupChange, GroupFacts, GroupKey, find_key
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.releaser import PodReleaser
+from webhook.controller.release.store_troubles import StoreTroubles
 from webhook.core.quota import CounterPlan
 from webhook.core.reporting.queue_document import WaitingGroups
 

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from webhook.controller.release.charging import StoreTroubles
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.queue_time import QueueTime
 from webhook.controller.release.queued_pods import QueuedPods
+from webhook.controller.release.store_troubles import StoreTroubles
 from webhook.core.quota import CounterPlan
 from webhook.ports import QueueIndex
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from webhook.controller.release.actions import ReleaseActions, Released
-from webhook.controller.release.charging import RecentCharges, ReleaseStore, StoreTroubles
+from webhook.controller.release.charging import RecentCharges, ReleaseStore
 from webhook.controller.release.failures import ReleaseFailures
 from webhook.controller.release.gated_groups import GatedGroup, GroupFacts
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
@@ -24,6 +24,7 @@ from webhook.controller.release.queue_reader import QueueReader
 from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.releaser import PodReleaser
 from webhook.controller.release.removal import GateRemoval, RemovalReports
+from webhook.controller.release.store_troubles import StoreTroubles
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import CounterPlan, QueuePlan
 from webhook.core.reporting.queue_document import QueueDepth

@@ -102,8 +102,6 @@ class DocumentPart:
                 parts = [item for part in parts for item in part.items()]
             else:
                 parts = [field for part in parts if (field := part._parts().get(key)) is not None]  # noqa: SLF001  own
-            if not parts:  # most rules are about fields that most services do not have
-                break
         return parts
 
     def _parts(self) -> dict[str | int, "DocumentPart"]:
