@@ -191,7 +191,7 @@ class ReleaseLoop:
     async def _take_changes(self, compiled: CompiledPolicy) -> None:
         new, left = self._pods.take_changes()
         await self._forget(left, compiled)
-        await self._put(new, compiled)
+        await self._put_all(new, compiled)
         untaken = self._unqueued.keys() | {pod.waiting.uid for pod in new}
         found = self._pods.select_new(self._releaser.__contains__) if untaken else {}
         self._unqueued = {uid: pod for uid, pod in found.items() if uid in untaken}
@@ -209,14 +209,14 @@ class ReleaseLoop:
                 with self._troubles.pass_over():
                     await self._index.forget(plan, uids)
 
-    async def _put(self, new: Iterable[GatedPod], compiled: CompiledPolicy) -> None:
+    async def _put_all(self, new: Iterable[GatedPod], compiled: CompiledPolicy) -> None:
         """Let Pods wait, or as they are now. About those that are known the store need not be asked."""
         by_service: dict[str, list[GatedPod]] = {}
         for pod in new:
             if self._is_leaving(pod.waiting.uid):
                 self._removal.update_pod(pod)
             elif (known := self._releaser.pods.get(pod.waiting.uid)) is not None:
-                self._put_since(pod, known.waiting.since_us)
+                self._put(pod, known.waiting.since_us)
             else:
                 by_service.setdefault(pod.waiting.service, []).append(pod)
         for service, pods in by_service.items():
@@ -224,11 +224,12 @@ class ReleaseLoop:
             with self._troubles.pass_over():
                 times_us = await self._repair.find_times_us(plan, pods) if plan is not None else {}
                 for pod in pods:
-                    self._put_since(pod, times_us.get(pod.waiting.uid, pod.waiting.since_us))
+                    at_us = times_us.get(pod.waiting.uid)
+                    known_us = None if at_us is None else self._time.find_since_us(at_us, pod.created_us)
+                    self._put(pod, pod.waiting.since_us if known_us is None else known_us)
             self._pods.put_back(pod for pod in pods if pod.waiting.uid not in self._releaser)
 
-    def _put_since(self, pod: GatedPod, registered_us: int) -> None:
-        since_us = self._time.find_since_us(registered_us, pod.created_us)
+    def _put(self, pod: GatedPod, since_us: int) -> None:
         self.groups.put(replace(pod, waiting=replace(pod.waiting, since_us=since_us)))
 
     async def _release(self, whole: Released) -> None:
