@@ -36,7 +36,7 @@ def review_pod(pod: Json, service: Service) -> tuple[ReviewedObject, list[Decisi
     policies = FixedPolicy(LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), HASH), clock)
     interceptor = Interceptor(policies, MemoryStore(clock), FixedNamespaces({"shop": {}}), observers)
     evaluator = Evaluator(interceptor, lambda _: policies.get_current())
-    subject = Subject("pod.yaml", "", "Pod", "p", "shop", pod, pod)
+    subject = Subject("pod.yaml", "", "Pod", "p", "shop", document=pod, written=pod, pod=pod)
     found = asyncio.run(judge(evaluator, subject, Asker(), with_notes=True))
     validate, mutate = observers.records[-2:]
     return found, [mutate, validate], policies.get_current()
