@@ -150,8 +150,7 @@ class ReleaseLoop:
             self._retried_us = now_us
             self._releaser.retry()
             self.groups.review_all()
-            with self._troubles.pass_over():
-                await self._removal.retry(now_us)
+            await self._removal.retry(now_us)
             for service in self._removal.slow_services if is_listed else ():
                 await self._releaser.try_one(service)
             self._reports.on_depths(self.queue.list_depths())
