@@ -219,7 +219,7 @@ class Releases(Simulation):
                 self._refund(pod)
             until_us, by = now_us, Holder.SERVICE
         elif receipt is not None:
-            until_us, by = find_obstacle(receipt, receipt.at_us)
+            until_us, by = find_obstacle(receipt, receipt.at_us, receipt.at_us)
             until_us = max(until_us, now_us + 1)
         leader.order.put_back(waiting.uid, now_us, until_us, by)
         leader.model.put_back(waiting.uid, now_us, until_us, by)  # type: ignore[arg-type]  any holder but a pool's is one

@@ -174,9 +174,9 @@ def test_status_shows_what_is_guaranteed_shared_and_left(used: tuple[int, int]) 
 def test_a_waiting_pod_keeps_no_room_from_other_members_of_a_pool_with_guarantees() -> None:
     use = Use("1m", "pods", 5, 5, 1, NOW_US, Holder.POOL, "prod")
     refused = Receipt(NOW_US, DeniedBy.QUOTA, over=(use,), free_at_us=NOW_US)
-    assert find_obstacle(refused, NOW_US)[1] is Holder.POOL
+    assert find_obstacle(refused, NOW_US, NOW_US)[1] is Holder.POOL
     kept = replace(refused, over=(replace(use, guarantee=GuaranteeUse(0, 0, 3)),))
-    assert find_obstacle(kept, NOW_US)[1] is Holder.SERVICE
+    assert find_obstacle(kept, NOW_US, NOW_US)[1] is Holder.SERVICE
 
 
 def test_free_capacity_of_members_is_that_of_their_guarantees() -> None:

@@ -115,12 +115,13 @@ def _build_group_request(plan: CounterPlan, group: GatedGroup) -> AcquireGroup:
     return AcquireGroup(plan, group.namespace, members, team=group.waiting.scope)
 
 
-def find_obstacle(receipt: Receipt, now_us: int) -> tuple[int, Holder]:
+def find_obstacle(receipt: Receipt, asked_us: int, now_us: int) -> tuple[int, Holder]:
     """Return until when a refused Pod is passed, and whose limit refuses it.
 
-    The store's moments count from its answer, which came at `now_us`: its clock may be another one in the next answer.
+    The store's moments count from the request: its clock may be another one in the next answer. The Pod is due earlier
+    by as long as the answer took, so that a call for another Pod, made before that, does not find the room first.
     """
-    view, ahead_us = receipt.breaker, now_us - receipt.at_us
+    view, ahead_us = receipt.breaker, asked_us - (now_us - asked_us) - receipt.at_us
     if receipt.refused is DeniedBy.BREAKER:
         is_open = view is not None and view.state in {State.OPEN, State.FORCED_OPEN}
         return (view.open_until_us + ahead_us if view is not None and is_open else now_us + RETRY_US), Holder.SERVICE

@@ -254,7 +254,7 @@ class PodReleaser:
 
     async def _charge(self, tag: str, pods: Sequence[Released]) -> bool:
         """Charge Pods in their order and release those that fit, put the others back; False if they must wait."""
-        order, idle_us = self._orders[tag], self._idle_us[tag]
+        order, idle_us, asked_us = self._orders[tag], self._idle_us[tag], self._now_us()
         plans = [self._plans[pod.waiting.service] for pod in pods]
         known = await asyncio.gather(*(charge(self._store, plan, pod) for plan, pod in zip(plans, pods, strict=True)))
         answered = zip(plans, pods, known, strict=True)
@@ -270,7 +270,7 @@ class PodReleaser:
             fitting.append(replace(pod, due_us=min(due_us, self._now_us())))
             order.confirm(uid)
             self._take_out_whole(pod)
-        may_go_on = [await self._put_back(order, *pair) for pair in reversed(others)]  # as `ReleaseOrder` requires
+        may_go_on = [await self._put_back(order, *one, asked_us) for one in reversed(others)]  # as the order requires
         if any(receipt is not None and receipt.repeated for receipt in receipts):
             order.retry(self._refusals.reached)  # refunds may have made room
         grown = min(max(self._together.get(tag, 1), 2 * len(pods)), _CHARGES_PER_CALL_MAX)
@@ -280,7 +280,7 @@ class PodReleaser:
             await self._actions.release(pod)
         return all(may_go_on)
 
-    async def _put_back(self, order: ReleaseOrder, pod: Released, receipt: Receipt | None) -> bool:
+    async def _put_back(self, order: ReleaseOrder, pod: Released, receipt: Receipt | None, asked_us: int) -> bool:
         """Let a Pod or a group wait on that is not released; False if no other one should be tried now."""
         uid = pod.waiting.uid
         is_held = receipt is not None and self._now_us() < self.held_until_us  # the answer revealed a loss
@@ -294,7 +294,7 @@ class PodReleaser:
             return True
         self._refusals.note(pod.waiting.service)
         order.held_services |= self._refusals.reached
-        until_us, by = find_obstacle(receipt, now_us)
+        until_us, by = find_obstacle(receipt, asked_us, now_us)
         pass_us = compute_pass_us(order.count_lanes(pod.waiting.service))
         order.put_back(uid, now_us, max(until_us, now_us + pass_us), by)
-        return True
+        return until_us > now_us or by is not Holder.POOL
