@@ -185,6 +185,9 @@ def test_uninstallation_with_a_dead_server_of_failure_mode_closed_leaves_nothing
     assert (again.code, again.out.splitlines()[-1]) == (0, "nothing of Podgate is in this cluster")
 
 
+DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/servicestatuses.podgate.io"
+
+
 def test_an_object_that_cannot_be_deleted_holds_no_waiting_pod(installed: Cluster) -> None:
     """The message tells only what keeps the definition, and the next run continues."""
     gated = {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": QUEUE_GATE}]}
@@ -200,6 +203,8 @@ def test_an_object_that_cannot_be_deleted_holds_no_waiting_pod(installed: Cluste
         definition = "customresourcedefinition.apiextensions.k8s.io/servicestatuses.podgate.io"
         assert f"\nerror: {definition}: still being deleted: " in done.err, done.err
         assert "initial names have been accepted" not in done.err
+        annotations = installed.plane.api.get(DEFINITION)["metadata"]["annotations"]
+        assert annotations.keys() == {"podgate.io/deletion-awaited"}, "kube-apiserver was reminded of it"
         assert "schedulingGates" not in installed.plane.api.get(f"{pods}/waits")["spec"]
     finally:
         installed.plane.api.request("DELETE", f"{pods}/waits?gracePeriodSeconds=0")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from webhook.adapters.clocks import SystemClock
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.installation import removal
 from webhook.core.installation.call_remedies import FLAG
-from webhook.core.installation.objects import Json, ObjectReference
+from webhook.core.installation.objects import FIELD_MANAGER, Json, ObjectReference
 from webhook.core.installation.plan import NAMESPACE
 from webhook.core.installation.record import RECORD, SCHEDULER, InstallationRecord
 from webhook.core.placement import SERVICE_LABEL
@@ -56,8 +57,8 @@ def _ignore(*_: StoreFailure) -> None:
 
 DELETED = "deleted"
 _POLL_SECONDS = 0.25
-_SERVED_SECONDS = 10.0
-"""A kind whose names another one has is never served."""
+_REMINDER_SECONDS = 5.0
+_REMINDER = "podgate.io/deletion-awaited"
 _PODS = ObjectReference("v1", "Pod", "")
 _API_SERVERS = ObjectReference("v1", "Pod", "", "kube-system")
 _COUNTED_MAX = 500
@@ -160,23 +161,10 @@ class Uninstaller:
                 self._progress.on_object(reference, "kept: it has no label app.kubernetes.io/name of Podgate")
                 continue
             if not self._terms.is_dry:
-                if reference.kind == "CustomResourceDefinition":
-                    await self._await_served(live)
-                    self._definitions.append(reference)
                 await self._cluster.delete(reference)
             self._progress.on_object(reference, DELETED)
-
-    async def _await_served(self, definition: Json) -> None:
-        """Wait until the objects of a new kind can be listed.
-
-        kube-apiserver may forget a definition that is deleted before, until its next resync after five minutes.
-        """
-        kind = removal.find_defined_kind(definition)
-        end_seconds = asyncio.get_running_loop().time() + _SERVED_SECONDS
-        while kind is not None and not await self._cluster.is_served(kind):
-            if asyncio.get_running_loop().time() >= end_seconds:
-                return
-            await asyncio.sleep(_POLL_SECONDS)
+            if reference.kind == "CustomResourceDefinition" and not self._terms.is_dry:
+                self._definitions.append(reference)
 
     async def _delete_namespace(self) -> None:
         self._progress.on_object(NAMESPACE, DELETED)
@@ -186,17 +174,31 @@ class Uninstaller:
 
     async def _await_gone(self, reference: ObjectReference) -> None:
         """Wait until an object with finalizers has been deleted."""
-        end_seconds = asyncio.get_running_loop().time() + self._terms.wait_seconds
+        now_seconds = asyncio.get_running_loop().time
+        end_seconds, reminder_seconds = now_seconds() + self._terms.wait_seconds, now_seconds() + _REMINDER_SECONDS
         is_shown = False
         while (live := await self._cluster.get(reference)) is not None:
-            if asyncio.get_running_loop().time() >= end_seconds:
+            if now_seconds() >= end_seconds:
                 reasons = "; ".join(removal.list_deletion_obstacles(live))
                 remedy = "run this command again, which continues, once that is done"
                 raise UserError(f"{reference}: still being deleted: {reasons or 'its objects are'}", remedy)
             if not is_shown:
                 self._progress.on_wait(f"{reference} to be gone")
                 is_shown = True
+            if reference in self._definitions and now_seconds() >= reminder_seconds:
+                await self._remind(reference, live["metadata"]["uid"])
+                reminder_seconds = now_seconds() + _REMINDER_SECONDS
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def _remind(self, definition: ObjectReference, uid: str) -> None:
+        """Change a deleted definition: kube-apiserver may have forgotten it, until its resync after five minutes."""
+        annotations = {_REMINDER: str(SystemClock().now_us())}
+        operations: list[Json] = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "add", "path": "/metadata/annotations", "value": annotations},
+        ]
+        with suppress(UserError):  # it is gone, or this user may not: then the resync is awaited
+            await self._cluster.patch(definition, operations, FIELD_MANAGER)
 
     async def _check_webhooks(self, shipped: list[ObjectReference]) -> None:
         """Check that no running controller has created the webhook configurations again."""

@@ -363,23 +363,6 @@ def test_webhooks_are_removed_first_and_definitions_after_what_uses_them() -> No
         assert {reference for reference in applied if reference.kind != "Namespace"} <= set(shipped), folder
 
 
-def test_kinds_of_shipped_definitions_are_found_until_they_are_deleted() -> None:
-    documents = [document for shipped in read_manifest_files().values() for document in shipped]
-    definitions = {
-        document["metadata"]["name"]: document
-        for document in documents
-        if document.get("kind") == "CustomResourceDefinition"
-    }
-    kinds = {name: removal.find_defined_kind(definition) for name, definition in definitions.items()}
-    assert {name: kind.collection for name, kind in kinds.items() if kind is not None} == {
-        "policyrollouts.podgate.io": "/apis/podgate.io/v1alpha1/policyrollouts",
-        "servicestatuses.podgate.io": "/apis/podgate.io/v1alpha1/servicestatuses",
-    }
-    for definition in definitions.values():
-        definition["metadata"]["deletionTimestamp"] = "2026-11-29T12:00:00Z"
-        assert removal.find_defined_kind(definition) is None
-
-
 def test_patch_that_install_does_not_know_is_an_error() -> None:
     files = {"a.yaml": [{"kind": "ConfigMap", "metadata": {"name": "a"}}]}
     patch = "kind: ConfigMap\nmetadata: {name: a}\ndata: {}\n"

@@ -59,16 +59,6 @@ class ClusterObjects:
         found = await self._found("list", "GET", reference, reference.collection, query)
         return [] if found is None else found.get("items") or []
 
-    async def is_served(self, kind: ObjectReference) -> bool:
-        """Return whether objects of a kind can be listed; also if this user may not."""
-        try:
-            await self._request("GET", kind.collection, [("limit", "1")], None)
-        except RefusedError as error:
-            return error.status != NOT_FOUND
-        except ApiError as error:
-            raise _failure("list", kind, error) from None
-        return True
-
     async def iterate(self, reference: ObjectReference, selector: str = "") -> AsyncIterator[Json]:
         """Yield the objects of the kind and namespace of `reference`, read in pages; `selector` selects by labels."""
         after = ""

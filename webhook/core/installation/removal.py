@@ -82,15 +82,6 @@ def list_deletion_obstacles(document: Json) -> list[str]:
     ]
 
 
-def find_defined_kind(definition: Json) -> ObjectReference | None:
-    """Return the kind that a CustomResourceDefinition defines; None while that is being deleted."""
-    if "deletionTimestamp" in definition["metadata"]:
-        return None
-    spec = definition["spec"]
-    version = next(each["name"] for each in spec["versions"] if each["storage"])
-    return ObjectReference(f"{spec['group']}/{version}", spec["names"]["kind"], "")
-
-
 def _is_object(document: Json) -> bool:
     return "name" in document.get("metadata", {})
 
