@@ -56,6 +56,8 @@ class RecentCharges:
 
 RETRY_US = 1_000_000
 """Delay after a refusal whose end is unknown: by live Pods, probes in flight, or a store without an answer."""
+_EARLY = 3
+"""Calls take unequally long: the next one may reach the store as many times later than this one."""
 _NEVER_US = 60_000_000
 """A limit was lowered below what the Pod needs: it can pass only under another policy."""
 
@@ -119,9 +121,10 @@ def find_obstacle(receipt: Receipt, asked_us: int, now_us: int) -> tuple[int, Ho
     """Return until when a refused Pod is passed, and whose limit refuses it.
 
     The store's moments count from the request: its clock may be another one in the next answer. The Pod is due earlier
-    by as long as the answer took, so that a call for another Pod, made before that, does not find the room first.
+    by some times as long as the answer took, so that no later call for another Pod finds the room first.
     """
-    view, ahead_us = receipt.breaker, asked_us - (now_us - asked_us) - receipt.at_us
+    view, early_us = receipt.breaker, _EARLY * (now_us - asked_us)
+    ahead_us = asked_us - early_us - receipt.at_us
     if receipt.refused is DeniedBy.BREAKER:
         is_open = view is not None and view.state in {State.OPEN, State.FORCED_OPEN}
         return (view.open_until_us + ahead_us if view is not None and is_open else now_us + RETRY_US), Holder.SERVICE
