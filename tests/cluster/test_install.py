@@ -1,6 +1,7 @@
 """`podgate install` and `podgate uninstall` on a real API server, with a server outside the cluster."""
 
 import json
+import re
 from pathlib import Path
 
 from redis import Redis
@@ -206,10 +207,15 @@ def test_an_object_that_cannot_be_deleted_holds_no_waiting_pod(installed: Cluste
         annotations = installed.plane.api.get(DEFINITION)["metadata"]["annotations"]
         assert annotations.keys() == {"podgate.io/deletion-awaited"}, "kube-apiserver was reminded of it"
         assert "schedulingGates" not in installed.plane.api.get(f"{pods}/waits")["spec"]
+        refused = installed.install()
+        assert (refused.code, installed.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}")) == (2, None)
+        message, _, remedy = refused.error.partition(": wait until it is gone: kubectl ")
+        assert re.fullmatch(rf"{definition}: metadata.deletionTimestamp: \S+: it is being deleted", message), message
     finally:
         installed.plane.api.request("DELETE", f"{pods}/waits?gracePeriodSeconds=0")
         free = {"metadata": {"finalizers": None}}
         assert installed.plane.api.request("PATCH", kept, free, "application/merge-patch+json")[0] == 200
+    installed.plane.kubectl(*remedy.split())
     assert installed.uninstall().code == 0
     installed.wait_for_nothing_left()
 

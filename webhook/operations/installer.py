@@ -159,7 +159,12 @@ class Installer:
             return None, None
         if live is not None and _is_kept(reference):
             return live, live
-        return live, await self._apply_one(document, is_dry=True)
+        applied = await self._apply_one(document, is_dry=True)
+        if since := applied["metadata"].get("deletionTimestamp"):
+            namespace = f" -n {reference.namespace}" if reference.namespace else ""
+            remedy = f"wait until it is gone: kubectl wait --for=delete {reference}{namespace} --timeout=5m"
+            raise UserError(f"{reference}: metadata.deletionTimestamp: {since}: it is being deleted", remedy)
+        return live, applied
 
     async def _put(self, document: Json) -> None:
         reference = ObjectReference.from_document(document)
