@@ -232,6 +232,22 @@ async def test_events_that_somebody_invents_in_one_namespace_keep_no_controller_
     assert len([workload for workload in simulation.workloads.woken if workload.namespace == "shop"]) == 8
 
 
+async def test_controllers_that_are_held_in_one_namespace_keep_none_of_another_from_being_woken() -> None:
+    """Those that are forgotten retry by themselves."""
+    services = "- {name: web, match: {namespaces: [shop, full]}, quota: {windows: [{window: 10s, hard: {pods: 90}}]}}"
+    simulation = Simulation(compile_policy(services), WakeTiming(held_max=20))
+    simulation.workloads.creates_nothing = True
+    for number in range(20):
+        await simulation.hold(f"full-{number}", 1, "full")
+    await simulation.run(3)
+    simulation.workloads.creates_nothing = False
+    for number in range(15):
+        await simulation.hold(f"web-{number}", 1)
+    await simulation.run(3)
+    woken = [workload.name for workload in simulation.workloads.woken if workload.namespace == "shop"]
+    assert woken == [f"web-{number}" for number in range(10)], "half of the places"
+
+
 async def test_controller_that_creates_nothing_is_woken_less_and_less_often() -> None:
     simulation = Simulation(FREE)
     simulation.workloads.creates_nothing = True

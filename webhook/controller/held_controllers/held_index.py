@@ -1,6 +1,7 @@
 """Index of held controllers: those to be read from the API server, and those that are known to lack Pods."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from webhook.controller.held_controllers.reports import WakeResult, WakeTiming
@@ -45,13 +46,16 @@ class _UnreadControllers:
         if not of_namespace:
             self._of.pop(reference.namespace, None)
 
-    def make_place(self, namespace: str) -> bool:
-        """Remove the newest controller of the namespace with the most; False if that has hardly more than this one."""
-        longest = max(self._of.values(), key=len, default={})
-        if len(longest) <= len(self._of.get(namespace, {})) + 1:
-            return False
-        self.remove(next(reversed(longest)))
-        return True
+    @property
+    def namespaces(self) -> Iterable[str]:
+        return self._of.keys()
+
+    def count(self, namespace: str) -> int:
+        return len(self._of.get(namespace, ()))
+
+    def find_newest(self, namespace: str) -> ControllerReference | None:
+        """Return the controller of a namespace that was added last."""
+        return next(reversed(self._of.get(namespace, {})), None)
 
     def take(self, most: int) -> list[tuple[ControllerReference, int]]:
         """Remove and return the next ones."""
@@ -73,6 +77,8 @@ class HeldIndex:
         self._timing = timing
         self._settle_us = round(timing.settle_seconds * 1_000_000)
         self._entries: dict[ControllerReference, _Entry] = {}
+        self._counts = Counter[str]()
+        """Of the entries, by namespace."""
         self._unread = _UnreadControllers()
         self._compiled: CompiledPolicy | None = None
         """The policy to which the demands belong."""
@@ -91,12 +97,16 @@ class HeldIndex:
         """
         entry = self._entries.get(reference)
         has_place = len(self._entries) + len(self._unread) < self._timing.held_max
-        if entry.settled if entry is not None else has_place or self._unread.make_place(reference.namespace):
+        if entry.settled if entry is not None else has_place or self._make_place(reference.namespace):
             self._unread.add(reference, at_us)
 
     def forget(self, reference: ControllerReference) -> None:
         self._unread.remove(reference)
-        self._entries.pop(reference, None)
+        if self._entries.pop(reference, None) is None:
+            return
+        self._counts[reference.namespace] -= 1
+        if not self._counts[reference.namespace]:
+            del self._counts[reference.namespace]
 
     def take_unread(self, most: int) -> Sequence[tuple[ControllerReference, int]]:
         """Remove and return the controllers to read next."""
@@ -128,6 +138,7 @@ class HeldIndex:
             result = WakeResult.CREATED if found.missing < before.controller.missing else WakeResult.REFUSED
             if not before.settled:
                 self._pause(entry, now_us, is_progress=result is WakeResult.CREATED)
+        self._counts[reference.namespace] += before is None
         self._entries[reference] = entry
         entry.demand = self._compute_demand(entry)
         if entry.demand is None and self._compiled is not None:
@@ -178,6 +189,21 @@ class HeldIndex:
             for reference, entry in self._entries.items()
             if entry.demand is not None
         ]
+
+    def _make_place(self, namespace: str) -> bool:
+        """Forget the newest controller of the namespace with the most; False if that has hardly more than this one.
+
+        One that was not read is the newest: it may be invented.
+        """
+        longest = max({*self._unread.namespaces, *self._counts}, key=self._count, default=namespace)
+        if self._count(longest) <= self._count(namespace) + 1:
+            return False
+        newest = self._unread.find_newest(longest)
+        self.forget(newest or next(one for one in reversed(self._entries) if one.namespace == longest))
+        return True
+
+    def _count(self, namespace: str) -> int:
+        return self._unread.count(namespace) + self._counts[namespace]
 
     def _compute_demand(self, entry: _Entry) -> Demand | None:
         if self._compiled is None:
