@@ -41,18 +41,23 @@ class IndexRepair:
         """Repair the index in the next round: the store may have lost it, or Pods may have other services."""
         self._repaired_us = 0
 
-    async def find_times_us(self, plan: CounterPlan, pods: Sequence[GatedPod]) -> Mapping[str, int]:
-        """Return when Pods were registered; those that the index has lost are registered at their creation.
+    async def find_since_us(self, plan: CounterPlan, pods: Sequence[GatedPod]) -> Mapping[str, int]:
+        """Return since when Pods wait; those that the index has lost are registered as of their creation.
 
         A service that no longer queues registers none, but its Pods keep their order under a new leader.
         StoreUnavailableError: it is not known.
         """
         known = await self._index.find_times_us(plan, [pod.waiting.uid for pod in pods])
-        created = {pod.waiting.uid: pod.waiting.since_us or self._time.now_us() for pod in pods}
-        lost = {uid: self._time.find_store_us(at_us) for uid, at_us in created.items() if uid not in known}
+        since_us = {
+            pod.waiting.uid: self._time.find_since_us(known[pod.waiting.uid], pod.created_us)
+            if pod.waiting.uid in known
+            else pod.waiting.since_us or self._time.now_us()
+            for pod in pods
+        }
+        lost = {uid: self._time.find_store_us(at_us) for uid, at_us in since_us.items() if uid not in known}
         if lost and plan.queue is not None:
             await self._index.restore(plan, lost)
-        return {**known, **lost}
+        return since_us
 
     async def repair(self, plans: Iterable[CounterPlan], now_us: int) -> None:
         """Forget Pods that were never created, and register again what the store has lost, of a part of the services.

@@ -221,11 +221,9 @@ class ReleaseLoop:
         for service, pods in by_service.items():
             plan = compiled.plans.get(service)
             with self._troubles.pass_over():
-                times_us = await self._repair.find_times_us(plan, pods) if plan is not None else {}
+                since_us = await self._repair.find_since_us(plan, pods) if plan is not None else {}
                 for pod in pods:
-                    at_us = times_us.get(pod.waiting.uid)
-                    known_us = None if at_us is None else self._time.find_since_us(at_us, pod.created_us)
-                    self._put(pod, pod.waiting.since_us if known_us is None else known_us)
+                    self._put(pod, since_us.get(pod.waiting.uid, pod.waiting.since_us))
             self._pods.put_back(pod for pod in pods if pod.waiting.uid not in self._releaser)
 
     def _put(self, pod: GatedPod, since_us: int) -> None:
