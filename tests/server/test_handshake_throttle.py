@@ -25,7 +25,7 @@ def clock() -> Clock:
 @pytest.fixture
 def throttle(clock: Clock) -> HandshakeThrottle[str]:
     """Return a throttle without credit."""
-    throttle: HandshakeThrottle[str] = HandshakeThrottle(clock)
+    throttle: HandshakeThrottle[str] = HandshakeThrottle(clock, lambda: 0.0)
     for number in range(handshake_throttle._BURST_MAX):
         throttle.enqueue(f"early {number}", "stranger")
         assert throttle.dequeue() == f"early {number}"
@@ -42,11 +42,27 @@ def test_handshake_waits_until_time_adds_credit(clock: Clock, throttle: Handshak
     throttle.enqueue("a", "stranger")
     throttle.enqueue("b", "stranger")
     assert throttle.dequeue() is None
-    assert throttle.compute_wait_seconds() == pytest.approx(1 / handshake_throttle._PER_SECOND)
+    assert throttle.compute_wait_seconds() == pytest.approx(1 / handshake_throttle._PER_SECOND_MAX)
     assert next_turn(clock, throttle) == "a"
     assert throttle.dequeue() is None
     assert next_turn(clock, throttle) == "b"
     assert throttle.compute_wait_seconds() is None
+
+
+@pytest.mark.parametrize(("handshake_seconds", "per_second"), [(0.0, 250), (0.000_5, 250), (0.002, 75), (0.01, 15)])
+def test_failing_handshakes_take_a_part_of_the_time_however_slow_the_machine_is(
+    clock: Clock, handshake_seconds: float, per_second: float
+) -> None:
+    throttle: HandshakeThrottle[int] = HandshakeThrottle(clock, lambda: handshake_seconds)
+    dequeued = 0
+    for number in range(handshake_throttle._BURST_MAX):
+        throttle.enqueue(number, "stranger")
+        throttle.dequeue()
+    while clock.seconds < 10:
+        throttle.enqueue(dequeued, "stranger")
+        dequeued += throttle.dequeue() is not None
+        clock.seconds += 0.000_1
+    assert dequeued == pytest.approx(10 * per_second, rel=0.02)
 
 
 def test_idle_hour_adds_no_more_than_the_maximum_credit(clock: Clock, throttle: HandshakeThrottle[str]) -> None:

@@ -83,7 +83,7 @@ def test_every_fixed_bound_is_documented() -> None:
         "responses left unread": connection_table.ConnectionLimits().unread_timeout_seconds,
         "bytes that a connection has sent and that are not read yet": listener._UNREAD_BYTES,
         "concurrent handshakes of new connections": handshake_throttle._BURST_MAX,
-        "handshakes of new connections per second, beyond those": handshake_throttle._PER_SECOND,
+        "handshakes of new connections per second, beyond those": handshake_throttle._PER_SECOND_MAX,
         "untrusted connections that wait for their handshakes": handshake_throttle._UNTRUSTED_MAX,
         "failed handshakes that wait for their TLS alert to be sent": server_context.SPARES_MAX,
         "addresses with precedence": handshake_throttle._ADDRESSES_MAX,

@@ -246,7 +246,7 @@ async def test_trusted_address_passes_queued_handshakes_of_untrusted_ones(pki: P
         trusted_call = asyncio.create_task(call_from_trusted_address(running.port, client))
         await running.wait_until(lambda: running.connections.throttle.waiting == handshake_throttle._UNTRUSTED_MAX + 1)
         assert not trusted_call.done()
-        seconds[0] += 1.5 / handshake_throttle._PER_SECOND
+        seconds[0] += 1.5 / running.connections.throttle._per_second
         assert (await trusted_call).endswith(b"hello")
         # Its credit was returned, and one untrusted connection used it.
         await running.wait_until(lambda: running.connections.throttle.waiting == handshake_throttle._UNTRUSTED_MAX - 1)
@@ -271,7 +271,7 @@ async def test_at_the_cap_queued_untrusted_clients_are_closed_for_trusted_ones(p
             lambda: running.reasons.count("connection_limit") == handshake_throttle._BURST_MAX + 1 + cap
         )
         assert running.connections.count == cap
-        seconds[0] += 1.5 / handshake_throttle._PER_SECOND
+        seconds[0] += 1.5 / running.connections.throttle._per_second
         assert (await trusted_call).endswith(b"hello")
         for _, writer in untrusted:
             writer.close()

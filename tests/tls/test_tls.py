@@ -21,6 +21,7 @@ from tests.server.listener import exchange, hello
 from tests.timeouts import HANG_SECONDS
 from webhook.errors import UserError
 from webhook.tls.context import TlsFiles, TlsPaths, load, make_server_context
+from webhook.tls.server_context import ServerContext
 
 
 @pytest.fixture
@@ -126,6 +127,19 @@ def test_context_requires_tls_1_3_and_client_certificates_and_sends_no_tickets(p
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.num_tickets == 0
     assert not context.options & ssl.OP_CIPHER_SERVER_PREFERENCE, "the client chooses"
+
+
+async def test_handshakes_are_measured_also_those_that_fail(pki: Pki) -> None:
+    context = make_server_context(pki.paths)
+    assert isinstance(context, ServerContext)
+    async with loopback(hello, lambda: context) as running:
+        assert await _is_refused(running.port, pki.context())
+        await running.wait_until(lambda: context.handshake_seconds > 0)
+        failed_seconds = context.handshake_seconds
+        context.handshake_seconds = 0.0
+        assert not await _is_refused(running.port, pki.context(pki.client()))
+        assert 0 < context.handshake_seconds < 1
+        assert 0 < failed_seconds < 1
 
 
 def test_expiry_is_shown(pki: Pki) -> None:

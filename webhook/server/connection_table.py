@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from webhook.authentication.peer_recheck import PeerRecheck
 from webhook.server.connection import Connection
 from webhook.server.handshake_throttle import HandshakeThrottle
+from webhook.tls.server_context import ServerContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class ConnectionTable:
         self._context = context
         self._loop = asyncio.get_running_loop()
         self.is_draining = False
-        self.throttle: HandshakeThrottle[Connection] = HandshakeThrottle(self._loop.time)
+        self.throttle: HandshakeThrottle[Connection] = HandshakeThrottle(self._loop.time, self._read_handshake_seconds)
         self._untrusted: dict[Connection, None] = {}  # in order of arrival, those before their handshake included
         self._trusted: dict[Connection, None] = {}
         self._established: dict[asyncio.BaseTransport | None, Connection] = {}
@@ -59,6 +60,10 @@ class ConnectionTable:
     def read_context(self) -> ssl.SSLContext | None:
         """Return the TLS context of the next connection."""
         return self._context() if self._context is not None else None
+
+    def _read_handshake_seconds(self) -> float:
+        context = self.read_context()
+        return context.handshake_seconds if isinstance(context, ServerContext) else 0.0
 
     def add(self, connection: Connection) -> None:
         """Add a connection that has just been accepted."""

@@ -36,10 +36,11 @@ def classify_failure(error: OSError) -> str:
 
 
 _BURST_MAX = 64
-_PER_SECOND = 250
-"""Handshakes run in the only thread: failing ones may use a quarter of its time."""
+_PER_SECOND_MAX = 250
+_SHARE_MAX = 0.15
+"""Handshakes run in the only thread: failing ones may use this part of its time; what follows takes as much again."""
 _UNTRUSTED_MAX = 256
-"""About a second's handshakes; the first connections of an API server, all opened at once, fit."""
+"""A second's handshakes, or more on a slow machine; the first connections of an API server, opened at once, fit."""
 _ADDRESSES_MAX = 64
 _UNTRUSTED_EVERY = 4
 """One handshake in this many goes to an untrusted address, however many trusted ones wait."""
@@ -54,8 +55,10 @@ class HandshakeThrottle(Generic[_T]):
     known client are reopened at once. If there are too many untrusted ones, the oldest is displaced.
     """
 
-    def __init__(self, clock_seconds: Callable[[], float]) -> None:
+    def __init__(self, clock_seconds: Callable[[], float], handshake_seconds: Callable[[], float]) -> None:
+        """`handshake_seconds` returns the processor time of a handshake, 0 if it is not known."""
         self._clock_seconds = clock_seconds
+        self._handshake_seconds = handshake_seconds
         self._credit = float(_BURST_MAX)
         self._credited_at_seconds = clock_seconds()
         self._dequeued = 0
@@ -104,16 +107,22 @@ class HandshakeThrottle(Generic[_T]):
 
     def compute_wait_seconds(self) -> float | None:
         """Return the seconds until there is a credit for the next connection; None if none waits."""
-        return max(0.0, (1 - self._update_credit()) / _PER_SECOND) if self.waiting else None
+        return max(0.0, (1 - self._update_credit()) / self._per_second) if self.waiting else None
 
     def mark_trusted(self, address: str) -> None:
         """Trust an address from which an authenticated call was made, and return that connection's credit."""
         self._trusted_addresses.keep(address, True)  # noqa: FBT003  the value, not an option
         self._credit += 1
 
+    @property
+    def _per_second(self) -> float:
+        """Return how many handshakes may begin in a second."""
+        handshake_seconds = self._handshake_seconds()
+        return min(_PER_SECOND_MAX, _SHARE_MAX / handshake_seconds) if handshake_seconds else _PER_SECOND_MAX
+
     def _update_credit(self) -> float:
         now_seconds = self._clock_seconds()
-        gained = (now_seconds - self._credited_at_seconds) * _PER_SECOND
+        gained = (now_seconds - self._credited_at_seconds) * self._per_second
         self._credit = min(self._credit + gained, _BURST_MAX)
         self._credited_at_seconds = now_seconds
         return self._credit

@@ -1,6 +1,7 @@
 """ServerContext: TLS context for event loops that keeps the alert of a failed handshake, so that it can be sent.
 
-asyncio and uvloop close the connection of a failed handshake at once, and drop the alert that TLS wrote for it.
+asyncio and uvloop close the connection of a failed handshake at once, and drop the alert that TLS wrote for it. It also
+measures how long handshakes take: machines differ by much.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from time import thread_time
 from typing import Any
 
 _READING_SECONDS = 1.0
@@ -16,22 +18,32 @@ _READS_MAX = 64
 SPARES_MAX = 64
 _READ_BYTES = 64 * 1024
 _WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_AVERAGED = 16
+"""About so many handshakes count in the average."""
 
 
 class _ServerTls(ssl.SSLObject):
     """The server side of one TLS connection."""
 
     written: ssl.MemoryBIO
+    made_by: "ServerContext"
+    spent_seconds = 0.0
 
     def do_handshake(self) -> None:
         """Continue the handshake; an ssl.SSLError that ends it has the bytes still to be sent as `unsent`."""
+        started_seconds, is_over = thread_time(), True
         try:
             super().do_handshake()
         except _WAITS:
+            is_over = False
             raise
         except ssl.SSLError as error:
             error.unsent = self.written.read()  # type: ignore[attr-defined]  # see `unsent`
             raise
+        finally:
+            self.spent_seconds += thread_time() - started_seconds
+            if is_over:
+                self.made_by.note_handshake(self.spent_seconds)
 
     def getpeercert(self, binary_form: bool = False) -> Any:  # noqa: FBT001, FBT002  ssl's signature
         """Return the client's certificate in DER; the dict form is always empty.
@@ -46,10 +58,16 @@ class ServerContext(ssl.SSLContext):
     """TLS context whose connections are `_ServerTls` objects."""
 
     sslobject_class = _ServerTls
+    handshake_seconds = 0.0
+    """Processor time of a handshake, on average of the last ones; 0 before the first."""
+
+    def note_handshake(self, seconds: float) -> None:
+        """Note the time of a handshake that has succeeded or failed."""
+        self.handshake_seconds += (seconds - self.handshake_seconds) / (_AVERAGED if self.handshake_seconds else 1)
 
     def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *rest: Any, **options: Any) -> ssl.SSLObject:
         made = super().wrap_bio(incoming, outgoing, *rest, **options)
-        made.written = outgoing  # type: ignore[attr-defined]  # it is a _ServerTls
+        made.written, made.made_by = outgoing, self  # type: ignore[attr-defined]  # it is a _ServerTls
         return made
 
 
