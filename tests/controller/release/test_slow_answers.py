@@ -12,16 +12,18 @@ WAY_US = 5_000
 
 
 class SlowStore(ForgetfulStore):
-    """A store to which a call travels for 5 ms, as its answers do, for bronze Pods six times as long.
+    """A store to which a call travels for 5 ms, as its answers do, for bronze Pods longer.
 
     Concurrent requests share one call.
     """
+
+    slowness = 6
 
     _sharing = 0
 
     async def acquire(self, request: Acquire) -> Receipt:
         self._sharing += 1
-        way_us = WAY_US * (6 if request.plan.service == "bronze" else 1)
+        way_us = WAY_US * (self.slowness if request.plan.service == "bronze" else 1)
         if self._sharing == 1:
             self._clock.set(self._clock.now_us() + way_us)
         receipt = await super().acquire(request)
@@ -34,7 +36,7 @@ class SlowStore(ForgetfulStore):
 class SlowSimulation(QueueSimulation):
     def __init__(self) -> None:
         super().__init__(SERVICES, POOL)
-        self.store = SlowStore(self.clock)
+        self.store: SlowStore = SlowStore(self.clock)
         self.lead()
 
     async def find_free_us(self) -> int:
@@ -45,9 +47,10 @@ class SlowSimulation(QueueSimulation):
         return free_us
 
 
-async def release_next(early_us: int) -> str:
+async def release_next(early_us: int, slowness: int = 6) -> str:
     """Return the class that is released next, if a Pod of the lower one is created this long before there is room."""
     simulation = SlowSimulation()
+    simulation.store.slowness = slowness
     await simulation.create("first", namespace="gold")
     await simulation.run_rounds()
     await simulation.create("waiting-gold", namespace="gold")
@@ -62,4 +65,11 @@ async def release_next(early_us: int) -> str:
 
 async def test_a_lower_class_is_not_released_first_when_room_begins_during_a_call() -> None:
     released = {early_us: await release_next(early_us) for early_us in range(0, 10 * WAY_US, WAY_US // 5)}
+    assert set(released.values()) == {"gold"}, released
+
+
+async def test_a_lower_class_that_was_refused_is_not_asked_for_again_before_a_higher_one() -> None:
+    """Its calls take eleven times as long, so that one arrives after the room has begun."""
+    begins_us = range(400_000, 400_000 + 10 * WAY_US, WAY_US)
+    released = {early_us: await release_next(early_us, slowness=11) for early_us in begins_us}
     assert set(released.values()) == {"gold"}, released

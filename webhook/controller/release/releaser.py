@@ -7,9 +7,10 @@ from collections.abc import Set as AbstractSet
 from msgspec.structs import replace
 
 from webhook.controller.release.actions import ReleaseActions, Released, build_member, keeps_expired
-from webhook.controller.release.charging import RETRY_US, ReleaseStore, charge, find_obstacle, renew_charge, take_back
+from webhook.controller.release.charging import RETRY_US, ReleaseStore, charge, renew_charge, take_back
 from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
+from webhook.controller.release.obstacles import Obstacles
 from webhook.controller.release.queue_time import QueueTime
 from webhook.controller.release.queued_pods import QueuedPods
 from webhook.controller.release.rate_limit import RefusalRateLimit, compute_pass_us
@@ -46,7 +47,7 @@ class PodReleaser:
         """Pods of services that the policy does not have: they are in no order."""
         self.held_until_us = 0
         """Until then no Pod is charged: the store may lack charges."""
-        self._refusals = RefusalRateLimit()
+        self._refusals, self._obstacles = RefusalRateLimit(), Obstacles()
         self._left, self._is_turn_of_expired = _UNBOUNDED, False
         """How many further Pods this step may release or delete."""
 
@@ -282,9 +283,9 @@ class PodReleaser:
 
     async def _put_back(self, order: ReleaseOrder, pod: Released, receipt: Receipt | None, asked_us: int) -> bool:
         """Let a Pod or a group wait on that is not released; False if no other one should be tried now."""
-        uid = pod.waiting.uid
+        uid, plan = pod.waiting.uid, self._plans[pod.waiting.service]
         is_held = receipt is not None and self._now_us() < self.held_until_us  # the answer revealed a loss
-        receipt = await take_back(self._store, self._plans[pod.waiting.service], pod, receipt)
+        receipt = await take_back(self._store, plan, pod, receipt)
         now_us = self._now_us()
         if receipt is None or is_held:
             order.put_back(uid, now_us, self.held_until_us if is_held else now_us + RETRY_US, UNANSWERED)
@@ -294,7 +295,6 @@ class PodReleaser:
             return True
         self._refusals.note(pod.waiting.service)
         order.held_services |= self._refusals.reached
-        until_us, by = find_obstacle(receipt, asked_us, now_us)
-        pass_us = compute_pass_us(order.count_lanes(pod.waiting.service))
-        order.put_back(uid, now_us, max(until_us, now_us + pass_us), by)
+        until_us, by = self._obstacles.find(plan.tag, receipt, asked_us, now_us)
+        order.put_back(uid, now_us, max(until_us, now_us + compute_pass_us(order.count_lanes(plan.service))), by)
         return until_us > now_us or by is not Holder.POOL
