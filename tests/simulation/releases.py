@@ -14,7 +14,7 @@ from tests.core.plans import plan_of, window
 from tests.simulation.store_clock import StoreClock, call
 from tests.simulation.world import SECOND_US, Fault, Simulation, World
 from webhook.adapters.memory_store import MemoryStore
-from webhook.controller.release.charging import find_obstacle
+from webhook.controller.release.obstacles import find_obstacle
 from webhook.core.controller.lane import UNANSWERED
 from webhook.core.controller.order import ReleaseOrder
 from webhook.core.controller.waiting_pod import Member, WaitingPod

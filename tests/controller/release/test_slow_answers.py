@@ -18,7 +18,6 @@ class SlowStore(ForgetfulStore):
     """
 
     slowness = 6
-
     _sharing = 0
 
     async def acquire(self, request: Acquire) -> Receipt:

@@ -11,7 +11,7 @@ from tests.core.recording import Recorder
 from tests.core.reviewing import Gate
 from webhook.commands.pages.pod_report_page import format_limit
 from webhook.commands.pages.status_page import format_status
-from webhook.controller.release.charging import find_obstacle
+from webhook.controller.release.obstacles import find_obstacle
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.controller.free_capacity import FreeCapacity
 from webhook.core.diagnosis import PodFacts, Surroundings, diagnose

@@ -1,4 +1,4 @@
-"""Charging of waiting Pods: one request to the store, its refusal, and what the store may lose."""
+"""Charging of waiting Pods: one request to the store, and what the store may lose."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -7,8 +7,7 @@ from typing import Protocol
 from webhook.controller.release.actions import Released
 from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
-from webhook.core.breaker import State
-from webhook.core.quota import Acquire, AcquireGroup, Booking, CounterPlan, DeniedBy, GroupMember, Holder, Receipt
+from webhook.core.quota import Acquire, AcquireGroup, Booking, CounterPlan, GroupMember, Receipt
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore, GroupCharges
 
@@ -52,14 +51,6 @@ class RecentCharges:
         """Note that the store has these."""
         for booking in bookings:
             self._owed.pop(booking.uid, None)
-
-
-RETRY_US = 1_000_000
-"""Delay after a refusal whose end is unknown: by live Pods, probes in flight, or a store without an answer."""
-_EARLY = 3
-"""Calls take unequally long: the next one may reach the store as many times later than this one."""
-_NEVER_US = 60_000_000
-"""A limit was lowered below what the Pod needs: it can pass only under another policy."""
 
 
 async def charge(store: ReleaseStore, plan: CounterPlan, whole: Released) -> Receipt | None:
@@ -115,23 +106,3 @@ async def is_charged(store: ReleaseStore, plan: CounterPlan, pod: GatedPod) -> b
 def _build_group_request(plan: CounterPlan, group: GatedGroup) -> AcquireGroup:
     members = tuple(GroupMember(pod.waiting.uid, pod.name, pod.waiting.cost, pod.source) for pod in group.members)
     return AcquireGroup(plan, group.namespace, members, team=group.waiting.scope)
-
-
-def find_obstacle(receipt: Receipt, asked_us: int, now_us: int) -> tuple[int, Holder]:
-    """Return until when a refused Pod is passed, and whose limit refuses it.
-
-    The store's moments count from the request: its clock may be another one in the next answer. The Pod is due earlier
-    by some times as long as the answer took, so that no later call for another Pod finds the room first.
-    """
-    view, early_us = receipt.breaker, _EARLY * (now_us - asked_us)
-    ahead_us = asked_us - early_us - receipt.at_us
-    if receipt.refused is DeniedBy.BREAKER:
-        is_open = view is not None and view.state in {State.OPEN, State.FORCED_OPEN}
-        return (view.open_until_us + ahead_us if view is not None and is_open else now_us + RETRY_US), Holder.SERVICE
-    # Room that a pool keeps for its members cannot be kept for a single Pod: no other member may wait for it.
-    holders = {Holder.SERVICE if use.guarantee is not None else use.of for use in receipt.over}
-    by = holders.pop() if len(holders) == 1 else Holder.SERVICE
-    if receipt.free_at_us is None:
-        return now_us + _NEVER_US, by
-    ends_unknown = any(use.counts_live_pods for use in receipt.over)
-    return max(receipt.free_at_us + ahead_us, now_us + RETRY_US if ends_unknown else 0), by

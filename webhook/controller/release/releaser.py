@@ -7,10 +7,10 @@ from collections.abc import Set as AbstractSet
 from msgspec.structs import replace
 
 from webhook.controller.release.actions import ReleaseActions, Released, build_member, keeps_expired
-from webhook.controller.release.charging import RETRY_US, ReleaseStore, charge, renew_charge, take_back
+from webhook.controller.release.charging import ReleaseStore, charge, renew_charge, take_back
 from webhook.controller.release.gated_groups import GatedGroup
 from webhook.controller.release.gated_pods import GatedPod
-from webhook.controller.release.obstacles import Obstacles
+from webhook.controller.release.obstacles import RETRY_US, Obstacles
 from webhook.controller.release.queue_time import QueueTime
 from webhook.controller.release.queued_pods import QueuedPods
 from webhook.controller.release.rate_limit import RefusalRateLimit, compute_pass_us
@@ -56,7 +56,7 @@ class PodReleaser:
 
     def begin(self, plans: Mapping[str, CounterPlan]) -> None:
         """Start under a policy. Pods without a queue are released as limits allow; those without a service, at once."""
-        self._plans = plans
+        self._plans, self._obstacles = plans, Obstacles()
         self._members, self._orders, self._idle_us, self._unowned = {}, {}, {}, {}
         for plan in plans.values():
             if plan.queue is not None or self.pods.count(plan.service):
