@@ -160,10 +160,8 @@ class Installer:
         if live is not None and _is_kept(reference):
             return live, live
         applied = await self._apply_one(document, is_dry=True)
-        if since := applied["metadata"].get("deletionTimestamp"):
-            namespace = f" -n {reference.namespace}" if reference.namespace else ""
-            remedy = f"wait until it is gone: kubectl wait --for=delete {reference}{namespace} --timeout=5m"
-            raise UserError(f"{reference}: metadata.deletionTimestamp: {since}: it is being deleted", remedy)
+        if (obstacle := plans.find_deletion(reference, applied)) is not None:
+            raise _build_error(obstacle)
         return live, applied
 
     async def _put(self, document: Json) -> None:

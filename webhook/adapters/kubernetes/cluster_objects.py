@@ -172,8 +172,7 @@ def _failure(verb: str, reference: ObjectReference, error: ApiError) -> UserErro
     right = f"{verb} {reference.resource}{where}"
     remedy = _remedy(error)
     if isinstance(error, RefusedError) and error.status == UNPROCESSABLE and _IMMUTABLE.search(str(error)):
-        namespace = f" -n {reference.namespace}" if reference.namespace else ""
-        remedy = f"this field cannot be changed; delete the object first: kubectl delete {reference}{namespace}"
+        remedy = f"this field cannot be changed; delete the object first: kubectl delete {reference.operand}"
     return UserError(f"{reference}: cannot {verb}: {error.describe(right)}", remedy)
 
 

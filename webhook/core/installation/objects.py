@@ -70,6 +70,11 @@ class ObjectReference:
         return f"{self.collection}/{self.name}"
 
     @property
+    def operand(self) -> str:
+        """Words by which kubectl finds it: `deployment.apps/podgate -n podgate-system`."""
+        return f"{self} -n {self.namespace}" if self.namespace else str(self)
+
+    @property
     def sort_key(self) -> tuple[int, str, str]:
         """Rank of the kind in ORDER; an unknown kind is the last."""
         return (ORDER.index(self.kind) if self.kind in ORDER else len(ORDER), self.namespace, self.name)

@@ -95,7 +95,7 @@ class InstallPlan:
     def find_obstacle(self, live: "LiveState", *, is_forced: bool = False) -> Obstacle | None:
         """Return why the installation must not begin in this cluster; `is_forced`: take over others' fields."""
         return (
-            _check_terminating(live)
+            (find_deletion(NAMESPACE, live.namespace) if live.namespace is not None else None)
             or _check_foreign(live)
             or self._check_way(live, is_forced=is_forced)
             or self._check_policy(live)
@@ -207,12 +207,13 @@ def load_policy(text: str, place: str) -> LoadedPolicy | Obstacle:
         )
 
 
-def _check_terminating(live: LiveState) -> Obstacle | None:
-    if live.namespace is None or "deletionTimestamp" not in live.namespace["metadata"]:
+def find_deletion(reference: ObjectReference, document: Json) -> Obstacle | None:
+    """Return an obstacle if an object is being deleted: what is applied to it would be gone soon."""
+    since = document["metadata"].get("deletionTimestamp")
+    if since is None:
         return None
-    since = live.namespace["metadata"]["deletionTimestamp"]
-    message = f"{NAMESPACE}: metadata.deletionTimestamp: {since}: it is being deleted"
-    return Obstacle(message, f"wait until it is gone: kubectl wait --for=delete {NAMESPACE} --timeout=5m")
+    message = f"{reference}: metadata.deletionTimestamp: {since}: it is being deleted"
+    return Obstacle(message, f"wait until it is gone: kubectl wait --for=delete {reference.operand} --timeout=5m")
 
 
 def _check_foreign(live: LiveState) -> Obstacle | None:
