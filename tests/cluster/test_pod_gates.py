@@ -11,6 +11,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, install_podgate
 from tests.cluster.placement.pods import pod
+from tests.cluster.processes import find_free_ports
 from webhook.adapters.kubernetes import PodGates, connect
 from webhook.core.admission.mutation import QUEUE_GATE, is_gate_written
 from webhook.core.kubernetes.pod import PodMetadata
@@ -108,6 +109,16 @@ async def test_missing_rights_are_reported_with_the_right(plane: ControlPlane, i
             await PodGates(client).remove(SPACE, "kept", uid)
         with pytest.raises(GateError, match=rf"pod {SPACE}/kept: cannot delete: .*grant the right to delete pods"):
             await PodGates(client).delete(SPACE, "kept", uid)
+
+
+async def test_api_server_is_reachable_for_each_account_and_not_behind_another_port(
+    installation: Installation, client: ApiClient
+) -> None:
+    assert await PodGates(client).is_reachable()
+    async with await connect(installation.kubeconfig(account="kube-apiserver-caller")) as other:
+        assert await PodGates(other).is_reachable(), "whatever it answers"
+        other.configuration.host = f"https://127.0.0.1:{find_free_ports(1)[0]}"
+        assert not await PodGates(other).is_reachable()
 
 
 def test_nobody_else_removes_the_gate_not_even_an_administrator(

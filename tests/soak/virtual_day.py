@@ -55,6 +55,9 @@ class Gates:
         self.released += 1
         return True
 
+    async def is_reachable(self) -> bool:
+        return True
+
     async def delete(self, namespace: str, name: str, uid: str) -> bool:  # noqa: ARG002  as in the port
         if uid in self.simulation.cluster.pods:
             self.simulation.cluster.delete(uid)

@@ -103,3 +103,7 @@ class GateClient(Protocol):
     async def delete(self, namespace: str, name: str, uid: str) -> bool:
         """Delete a Pod; False if it is gone."""
         ...
+
+    async def is_reachable(self) -> bool:
+        """Return whether the API server answers a call that no webhook can hold up."""
+        ...

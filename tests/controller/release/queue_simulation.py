@@ -114,6 +114,10 @@ class FakeGates:
         self.deleted.append(uid)
         return self.pods.pop(uid, None) is not None
 
+    async def is_reachable(self) -> bool:
+        await asyncio.sleep(0)
+        return True
+
     def _ungate(self, uid: str) -> None:
         if self.pods[uid].spec.scheduling_gates is None:
             return

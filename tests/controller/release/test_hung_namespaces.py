@@ -7,6 +7,7 @@ import pytest
 from tests.controller.release.queue_simulation import SECOND_US, FakeGates, QueueSimulation
 from tests.controller.release.release_loop import read_usage
 from webhook.adapters.clocks import VirtualClock
+from webhook.controller.release.observed_gates import ObservedGates
 from webhook.controller.release.removal_slots import RemovalSlots
 from webhook.errors import GateError
 
@@ -101,8 +102,12 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
+def make_slots(clock: VirtualClock) -> RemovalSlots:
+    return RemovalSlots(ObservedGates(FakeGates(), clock.now_us), clock.now_us)
+
+
 async def test_a_namespace_may_hold_as_many_slots_as_it_leaves_free() -> None:
-    slots, held, given_up = RemovalSlots(VirtualClock().now_us), list[str](), list[str]()
+    slots, held, given_up = make_slots(VirtualClock()), list[str](), list[str]()
 
     async def take(namespace: str) -> None:
         (held if await slots.acquire(namespace) else given_up).append(namespace)
@@ -124,7 +129,7 @@ async def test_a_namespace_may_hold_as_many_slots_as_it_leaves_free() -> None:
 async def test_a_slow_api_server_is_asked_concurrently() -> None:
     """Each of its answers takes more than a second, as those of one with much work may."""
     clock = VirtualClock()
-    slots = RemovalSlots(clock.now_us)
+    slots = make_slots(clock)
     first, second = (asyncio.create_task(slots.acquire("a")) for _ in range(2))
     await first
     slots.release("a", is_answered=True)
@@ -138,11 +143,14 @@ async def test_a_slow_api_server_is_asked_concurrently() -> None:
 async def test_a_namespace_hangs_only_after_a_while() -> None:
     """Else its service would be passed over at each first call, and a lower class be released before it."""
     clock = VirtualClock()
-    slots = RemovalSlots(clock.now_us)
+    slots = make_slots(clock)
     assert await slots.acquire("a")
-    for passed_us, hangs in ((0, False), (SECOND_US // 2, False), (SECOND_US, True)):
+    for passed_us, needs_ping, hangs in ((0, False, False), (SECOND_US // 2, False, False), (SECOND_US, True, True)):
         clock.set(clock.now_us() + passed_us)
-        assert slots.hangs("a") == hangs
+        assert (slots.needs_ping(), slots.hangs("a")) == (needs_ping, False)
+        slots._gates.ping()
+        await _settle()
+        assert slots.hangs("a") == hangs, "as the API server answers"
     slots.release("a", is_answered=True)
     assert not slots.hangs("a")
 
@@ -150,7 +158,7 @@ async def test_a_namespace_hangs_only_after_a_while() -> None:
 async def test_a_namespace_that_did_not_answer_once_is_forgotten() -> None:
     """Else each new namespace would be taken to hang until its first answer, and its service be passed over."""
     clock = VirtualClock(SECOND_US)
-    slots = RemovalSlots(clock.now_us)
+    slots = make_slots(clock)
     for gone in ("gone", "gone, too"):
         assert await slots.acquire(gone)
         slots.release(gone, is_answered=False)
@@ -165,7 +173,7 @@ async def test_a_namespace_that_did_not_answer_once_is_forgotten() -> None:
 
 async def test_a_namespace_that_is_tried_again_and_again_hangs() -> None:
     clock = VirtualClock(SECOND_US)
-    slots = RemovalSlots(clock.now_us)
+    slots = make_slots(clock)
     for _ in range(20):
         assert await slots.acquire("hung")
         clock.set(clock.now_us() + 5 * SECOND_US)

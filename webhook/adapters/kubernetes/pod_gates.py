@@ -30,6 +30,7 @@ _PODS = Collection(
     item=Pod, items=Listed[Pod], path="/api/v1/pods", name="pods", right="list pods in all namespaces", fields=""
 )
 _REQUEST_SECONDS = 5.0
+_PING_SECONDS = 3.0
 _ATTEMPTS = 3
 """Attempts at a Pod whose other gates are removed at the same time."""
 _OF_ADMISSION = ("admission webhook ", "failed calling webhook ", "ValidatingAdmissionPolicy ")
@@ -80,6 +81,15 @@ class PodGates:
             if isinstance(error, RefusedError) and error.status in {NOT_FOUND, CONFLICT}:
                 return False
             raise _make_error("delete", namespace, name, error, "delete pods in all namespaces") from error
+        return True
+
+    async def is_reachable(self) -> bool:
+        try:
+            await send_request(self._client, "GET", "/readyz", _PING_SECONDS)
+        except RefusedError:
+            return True  # whatever it says
+        except ApiError:
+            return False
         return True
 
     async def _remove_at(self, index: int, namespace: str, name: str, uid: str) -> RefusedError | None:

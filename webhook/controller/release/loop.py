@@ -19,6 +19,7 @@ from webhook.controller.release.gated_groups import GatedGroup, GroupFacts
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
 from webhook.controller.release.group_release import GroupRelease
 from webhook.controller.release.index_repair import IndexRepair
+from webhook.controller.release.observed_gates import ObservedGates
 from webhook.controller.release.pod_deletions import PodDeletions
 from webhook.controller.release.queue_reader import QueueReader
 from webhook.controller.release.rate_limit import ReleaseRateLimit
@@ -95,13 +96,14 @@ class ReleaseLoop:
         removal = RemovalReports(
             *(self._on_released, self._releaser.retry, self.groups.keep_share, self.groups.put, reports.on_trouble)
         )
-        failures = ReleaseFailures()
+        failures, self._gates = ReleaseFailures(), ObservedGates(gates, clock.now_us)
         self._limit, self._recent = ReleaseRateLimit(rate), RecentCharges()
-        self._removal = GateRemoval(store, index, gates, failures, self._limit, removal, clock)
+        self._removal = GateRemoval(store, index, self._gates, failures, self._limit, removal, clock)
         shown = self._removal.is_charged, self.groups, lambda: self._unqueued
         self.queue = QueueReader(self._releaser, store, policy, failures, *shown)
         self._retried_us = 0
-        self._deletions = PodDeletions(gates, index, self._limit, self._removal, clock.now_us, self._report_expired)
+        releases = self._limit, self._removal
+        self._deletions = PodDeletions(self._gates, index, *releases, clock.now_us, self._report_expired)
         self._repair = IndexRepair(index, self._releaser.pods, self._time, self._is_leaving, self._troubles)
         self._unqueued: Mapping[str, GatedPod] = {}
         """Pods that are in no queue yet, since the store gave no answer about them."""
@@ -123,6 +125,7 @@ class ReleaseLoop:
         finally:
             self._removal.attempts.cancel()
             self._deletions.cancel()
+            self._gates.cancel()
             self._reports.on_waiting({})
             self._reports.on_depths(())
 
@@ -138,6 +141,9 @@ class ReleaseLoop:
         now_us = self._time.now_us()
         self._troubles.begin_round()
         await self._rebook(now_us)
+        if self._gates.take_recovery():
+            self._removal.return_unanswered()
+            self._retried_us = 0
         self._removal.backoff.return_to_queue()
         await self._take_changes(compiled)
         for plan, pod in await self.groups.update(compiled.plans) if is_listed else ():
@@ -158,6 +164,8 @@ class ReleaseLoop:
             if uid in self._releaser:
                 with self._troubles.pass_over():
                     await self._releaser.release(uid)
+        self._removal.attempts.ping()
+        self._deletions.ping()
         room = min(self._limit.compute_room(now_us), self._removal.attempts.room)
         due_us = await self._releaser.step(room, self._removal.held_services) if is_listed else None
         self._report_waiting()

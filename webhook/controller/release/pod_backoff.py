@@ -1,6 +1,6 @@
 """Backoff of Pods that were not released or deleted: others take their turn before they wait again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
@@ -52,7 +52,11 @@ class PodBackoff:
 
     def note_released(self, service: str) -> None:
         """Note that a Pod was released that had been refused: the cause may be gone for others of its service."""
-        self._returning.update(uid for uid, (pod, _) in self._aside.items() if pod.waiting.service == service)
+        self.return_soon([uid for uid, (pod, _) in self._aside.items() if pod.waiting.service == service])
+
+    def return_soon(self, uids: Iterable[str]) -> None:
+        """Let Pods that are set aside wait again before the next release."""
+        self._returning.update(uid for uid in uids if uid in self._aside)
 
     def return_to_queue(self) -> None:
         """Let Pods wait again whose cause may be gone. A removal that ends must not: the loop may be charging Pods."""

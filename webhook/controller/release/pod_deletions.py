@@ -4,12 +4,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from webhook.controller.release.gated_pods import GatedPod
+from webhook.controller.release.observed_gates import ObservedGates
 from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.removal import GateRemoval
 from webhook.controller.release.removal_attempts import Answer, RemovalAttempts
 from webhook.core.quota import CounterPlan
 from webhook.errors import GateError, StoreUnavailableError
-from webhook.ports import GateClient, QueueIndex
+from webhook.ports import QueueIndex
 
 _UNTRIED = "cannot delete: no answer in time to other calls in its namespace"
 
@@ -22,7 +23,7 @@ class PodDeletions:
 
     def __init__(
         self,
-        gates: GateClient,
+        gates: ObservedGates,
         index: QueueIndex,
         limit: ReleaseRateLimit,
         removal: GateRemoval,
@@ -36,7 +37,7 @@ class PodDeletions:
         self._gone: set[str] = set()
         """Pods that were deleted, or whose gates were removed, before the API server has answered."""
         self._attempts = RemovalAttempts(gates, limit, now_us, self._note_answer, self._gone.discard, deletes=True)
-        self.has_room, self.cancel = self._attempts.has_room, self._attempts.cancel
+        self.has_room, self.ping, self.cancel = self._attempts.has_room, self._attempts.ping, self._attempts.cancel
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._attempts

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from webhook.controller.release.failures import ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.group_removal import GroupRemoval, GroupRemovals
+from webhook.controller.release.observed_gates import ObservedGates
 from webhook.controller.release.pod_backoff import PodBackoff
 from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.removal_attempts import Answer, RemovalAttempts
 from webhook.core.quota import CounterPlan
 from webhook.errors import GateError, StoreUnavailableError
-from webhook.ports import Clock, CounterStore, GateClient, QueueIndex
+from webhook.ports import Clock, CounterStore, QueueIndex
 
 _REFUSALS_MAX = 16
 """Refusals in a row from which the Pods of a service are tried one at a time: the cause may concern all of them."""
@@ -62,7 +63,7 @@ class GateRemoval:
         self,
         store: CounterStore,
         index: QueueIndex,
-        gates: GateClient,
+        gates: ObservedGates,
         failures: ReleaseFailures,
         limit: ReleaseRateLimit,
         reports: RemovalReports,
@@ -70,6 +71,7 @@ class GateRemoval:
     ) -> None:
         self._store = store
         self._clock = clock
+        self._gates = gates
         self._index = index
         self._failures = failures
         self._reports = reports
@@ -101,14 +103,23 @@ class GateRemoval:
 
     @property
     def held_services(self) -> AbstractSet[str]:
-        """Services whose Pods should not be charged now: slow ones, and those with charged Pods without an answer."""
+        """Services whose Pods should not be charged now: slow ones, and those with charged Pods without an answer.
+
+        What had no answer while the API server gave none holds nobody, so that higher classes go on first.
+        """
         now_us, asked = self._clock.now_us(), self._refused | self._refunding
         silent = (
             pod.waiting.service
             for uid, (_, pod, since_us) in self._charged.items()
-            if uid not in asked and (now_us - since_us < _RESERVED_US or not self.groups.has_begun(uid))
+            if uid not in asked
+            and self._has_failed_since_recovery(uid)
+            and (now_us - since_us < _RESERVED_US or not self.groups.has_begun(uid))
         )
         return {*silent} | self.slow_services | self.attempts.hung_services
+
+    def _has_failed_since_recovery(self, uid: str) -> bool:
+        failure = self._failures.get(uid)
+        return failure is None or failure.at_us >= self._gates.recovered_us
 
     def is_charged(self, uid: str) -> bool:
         return uid in self._charged or self.groups.find(uid) is not None
@@ -144,6 +155,11 @@ class GateRemoval:
         self._forget_wait(uid)
         if uid in self:
             self._gone.add(uid)
+
+    def return_unanswered(self) -> None:
+        """Let Pods wait again that were set aside while the API server gave no answer."""
+        failures = self._failures.list_failures()
+        self.backoff.return_soon(one.pod.waiting.uid for one in failures if one.reason == "unanswered")
 
     async def update_index(self) -> None:
         """Remove the Pods that have left the queue from the index, those of one service in one call."""

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 
 from webhook.controller.release.gated_pods import GatedPod
+from webhook.controller.release.observed_gates import ObservedGates
 from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.removal_slots import RemovalSlots
 from webhook.core.quota import CounterPlan
 from webhook.errors import GateError
-from webhook.ports import GateClient
 
 _BACKLOG_MAX = 16
 """Charged Pods that wait for a slot: a charge is older than the release that it is for."""
@@ -23,7 +23,7 @@ class RemovalAttempts:
 
     def __init__(
         self,
-        gates: GateClient,
+        gates: ObservedGates,
         limit: ReleaseRateLimit,
         now_us: Callable[[], int],
         on_answer: Callable[[CounterPlan | None, GatedPod, Answer], Awaitable[None]],
@@ -38,7 +38,7 @@ class RemovalAttempts:
         self._now_us = now_us
         self._on_answer = on_answer
         self._on_end = on_end
-        self._slots = RemovalSlots(now_us)
+        self._slots = RemovalSlots(gates, now_us)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._backlog: dict[str, GatedPod] = {}
         """Pods that wait for a slot."""
@@ -48,7 +48,9 @@ class RemovalAttempts:
 
     @property
     def room(self) -> int:
-        """Return how many further Pods should be charged now."""
+        """Return how many further Pods should be charged now: none while it is in doubt whether anybody is answered."""
+        if self._gates.is_in_doubt:
+            return 0
         waiting = sum(not self._slots.hangs(pod.namespace) for pod in self._backlog.values())
         return max(0, _BACKLOG_MAX - waiting)
 
@@ -65,6 +67,11 @@ class RemovalAttempts:
     def is_stuck(self, namespace: str) -> bool:
         """Return whether calls in a namespace run or wait, and none was answered lately."""
         return self._slots.is_busy(namespace) and self._slots.hangs(namespace)
+
+    def ping(self) -> None:
+        """Find out whether the API server answers, if that is in doubt; called each round."""
+        if self._gates.is_in_doubt or self._slots.needs_ping():
+            self._gates.ping()
 
     def start(self, plan: CounterPlan | None, pod: GatedPod) -> None:
         """Start the call for a Pod."""

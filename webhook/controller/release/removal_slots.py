@@ -4,11 +4,13 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 
+from webhook.controller.release.observed_gates import ObservedGates
+
 _SLOTS = 32
 _ANSWER_US = 2_000_000
 """How long after an answer a namespace may hold more than one slot."""
 _HANG_US = 1_000_000
-"""After so long without an answer a namespace hangs: a slow API server gives most within a second."""
+"""A namespace hangs after so long without an answer if the API server answers others: it gives most within a second."""
 _FORGET_US = 10_000_000
 """After so long without a call a namespace is as new: a Pod that waits is tried again sooner."""
 
@@ -20,7 +22,8 @@ class RemovalSlots:
     - Any other one holds one slot, so that many may hang. Those whose last call had no answer share half of them.
     """
 
-    def __init__(self, now_us: Callable[[], int]) -> None:
+    def __init__(self, gates: ObservedGates, now_us: Callable[[], int]) -> None:
+        self._gates = gates
         self._now_us = now_us
         self._held = Counter[str]()
         self._waiting: dict[str, deque[asyncio.Future[bool]]] = {}
@@ -31,6 +34,8 @@ class RemovalSlots:
         """Since when a namespace holds slots."""
         self._unanswered_us: dict[str, int] = {}
         """Since when, of namespaces in which the last call was not answered."""
+        self._recovered_us = 0
+        """As of the API server when they were last read."""
 
     def hangs(self, namespace: str) -> bool:
         """Return whether calls in a namespace wait for an answer, and none had one lately.
@@ -38,19 +43,29 @@ class RemovalSlots:
         While one hangs, a new one is taken to hang until its first answer: others do not wait to find that out.
         """
         self._forget_idle()
-        if namespace in self._unanswered_us:
+        if namespace in self._unanswered_us or self._hangs(namespace):
             return True
-        is_new = namespace not in self._answered_us
-        some_hang = is_new and (self._unanswered_us or any(self._is_silent(other, _HANG_US) for other in self._held))
-        return self._is_silent(namespace, 0 if some_hang else _HANG_US)
+        is_new = bool(self._held[namespace]) and namespace not in self._answered_us
+        return is_new and bool(self._unanswered_us or any(map(self._hangs, self._held)))
+
+    def needs_ping(self) -> bool:
+        """Return whether a namespace is silent, and it is not known whether the API server answers others."""
+        now_us = self._now_us()
+        return any(now_us - self._find_heard_us(name) >= _HANG_US and not self._hangs(name) for name in self._held)
 
     def is_busy(self, namespace: str) -> bool:
         """Return whether a call in a namespace runs or waits."""
         return bool(self._held[namespace]) or namespace in self._waiting
 
     def _forget_idle(self) -> None:
-        """Forget namespaces without an answer in which no call runs or waits, and none did lately."""
+        """Forget namespaces without an answer in which no call runs or waits, and none did lately.
+
+        What had no answer while the API server gave none says nothing of a namespace.
+        """
         now_us = self._now_us()
+        if self._gates.recovered_us != self._recovered_us:
+            self._recovered_us = self._gates.recovered_us
+            self._unanswered_us.clear()
         for namespace, at_us in (*self._unanswered_us.items(),):
             if 0 <= now_us - at_us < _FORGET_US:
                 return  # the others are younger
@@ -58,12 +73,13 @@ class RemovalSlots:
             if self.is_busy(namespace):
                 self._unanswered_us[namespace] = now_us
 
-    def _is_silent(self, namespace: str, silent_us: int) -> bool:
-        """Return whether a namespace holds slots, and has given no answer for a while."""
-        if not self._held[namespace]:
-            return False
-        heard_us = max(self._begun_us[namespace], self._answered_us.get(namespace, 0))
-        return self._now_us() - heard_us >= silent_us
+    def _hangs(self, namespace: str) -> bool:
+        """Return whether a namespace holds slots, and gives no answer while the API server answers others."""
+        return bool(self._held[namespace]) and self._gates.answered_us - self._find_heard_us(namespace) >= _HANG_US
+
+    def _find_heard_us(self, namespace: str) -> int:
+        """Return since when a namespace that holds slots is silent. It may be while the API server is."""
+        return max(self._begun_us[namespace], self._answered_us.get(namespace, 0), self._gates.stalled_us)
 
     async def acquire(self, namespace: str) -> bool:
         """Wait for a slot; False if another call in the namespace had no answer meanwhile."""
