@@ -158,8 +158,9 @@ class GateRemoval:
 
     def return_unanswered(self) -> None:
         """Let Pods wait again that were set aside while the API server gave no answer."""
-        failures = self._failures.list_failures()
-        self.backoff.return_soon(one.pod.waiting.uid for one in failures if one.reason == "unanswered")
+        failures, since_us = self._failures.list_failures(), self._gates.outage_us
+        unanswered = [one for one in failures if one.reason == "unanswered" and one.at_us >= since_us]
+        self.backoff.return_soon(one.pod.waiting.uid for one in unanswered)
 
     async def update_index(self) -> None:
         """Remove the Pods that have left the queue from the index, those of one service in one call."""

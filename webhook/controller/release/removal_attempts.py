@@ -48,11 +48,9 @@ class RemovalAttempts:
 
     @property
     def room(self) -> int:
-        """Return how many further Pods should be charged now: none while it is in doubt whether anybody is answered."""
-        if self._gates.is_in_doubt:
-            return 0
+        """Return how many further Pods should be charged now."""
         waiting = sum(not self._slots.hangs(pod.namespace) for pod in self._backlog.values())
-        return max(0, _BACKLOG_MAX - waiting)
+        return self._gates.bound_calls(max(0, _BACKLOG_MAX - waiting))
 
     @property
     def hung_services(self) -> AbstractSet[str]:

@@ -11,6 +11,8 @@ _ANSWER_US = 2_000_000
 """How long after an answer a namespace may hold more than one slot."""
 _HANG_US = 1_000_000
 """A namespace hangs after so long without an answer if the API server answers others: it gives most within a second."""
+_LATE_HANG_US = 3_000_000
+"""The same while others are answered late."""
 _FORGET_US = 10_000_000
 """After so long without a call a namespace is as new: a Pod that waits is tried again sooner."""
 
@@ -75,11 +77,15 @@ class RemovalSlots:
 
     def _hangs(self, namespace: str) -> bool:
         """Return whether a namespace holds slots, and gives no answer while the API server answers others."""
-        return bool(self._held[namespace]) and self._gates.answered_us - self._find_heard_us(namespace) >= _HANG_US
+        if not self._held[namespace]:
+            return False
+        heard_us, gates = self._find_heard_us(namespace), self._gates
+        is_late = gates.heard_us - max(heard_us, gates.recovered_us) >= _LATE_HANG_US
+        return is_late or gates.answered_us - max(heard_us, gates.stalled_us) >= _HANG_US
 
     def _find_heard_us(self, namespace: str) -> int:
-        """Return since when a namespace that holds slots is silent. It may be while the API server is."""
-        return max(self._begun_us[namespace], self._answered_us.get(namespace, 0), self._gates.stalled_us)
+        """Return since when a namespace that holds slots is silent."""
+        return max(self._begun_us[namespace], self._answered_us.get(namespace, 0))
 
     async def acquire(self, namespace: str) -> bool:
         """Wait for a slot; False if another call in the namespace had no answer meanwhile."""
