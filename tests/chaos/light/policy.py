@@ -59,7 +59,7 @@ services:
   quota: {{windows: [{{window: 1s, hard: {{pods: 2}}}}]}}
   breaker:
     quotaExceeded: {{count: 5, within: 2s, countBy: Request}}
-    openFor: 1s
+    openFor: 2500ms
     halfOpen: {{probes: 1, probeTimeout: 2s}}
 """
 NAMESPACES = (
