@@ -136,6 +136,12 @@ class FakeGates:
             raise GateError(f"shop/{uid}", "cannot release: no answer in time")
 
 
+async def settle() -> None:
+    """Let tasks go on that wait for nothing but their turn."""
+    for _ in range(40):
+        await asyncio.sleep(0)
+
+
 class QueueSimulation:
     """The leader's part: `list_all` and `list_page` show Pods to the loop; `run_rounds` runs the loop for a time."""
 
@@ -226,6 +232,12 @@ class QueueSimulation:
             await self.loop.round()
             for _ in range(5):
                 await asyncio.sleep(0)
+
+    async def run_settled(self, seconds: float) -> None:
+        """Run the loop for this long, every 100 ms, and let what it has begun go on between."""
+        for _ in range(round(10 * seconds)):
+            await self.run_rounds(0.1)
+            await settle()
 
     @staticmethod
     def _find_ownership(found: Pod, policy: CompiledPolicy) -> ownership.OwnedPod | None:

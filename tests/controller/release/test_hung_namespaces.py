@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.controller.release.queue_simulation import SECOND_US, FakeGates, QueueSimulation
+from tests.controller.release.queue_simulation import SECOND_US, FakeGates, QueueSimulation, settle
 from tests.controller.release.release_loop import read_usage
 from webhook.adapters.clocks import VirtualClock
 from webhook.controller.release.observed_gates import ObservedGates
@@ -56,7 +56,7 @@ async def test_namespaces_that_hang_take_no_turn_from_another_one(namespaces: in
     leading = asyncio.create_task(_lead(simulation))
     for _ in range(20 * seconds):
         simulation.clock.set(simulation.clock.now_us() + SECOND_US // 20)
-        await _settle()
+        await settle()
     leading.cancel()
     simulation.loop._removal.attempts.cancel()
     assert len(simulation.gates.ungated) >= fewest
@@ -66,12 +66,12 @@ async def test_a_namespace_that_hangs_is_tried_by_one_pod_at_a_time_and_released
     simulation = await hang(1)
     gates = simulation.gates
     assert isinstance(gates, _HangingGates)
-    await run_seconds(simulation, 8)
+    await simulation.run_settled(8)
     gates.tried.clear()
-    await run_seconds(simulation, 20)
+    await simulation.run_settled(20)
     assert 3 <= len([uid for uid in gates.tried if uid.startswith("hung")]) <= 5
     gates.hangs = False
-    await run_seconds(simulation, 75)
+    await simulation.run_settled(75)
     assert len(gates.ungated) == 640
 
 
@@ -79,26 +79,15 @@ async def test_pods_without_a_slot_are_not_charged_for_long() -> None:
     """Their charges would leave their windows before they run."""
     simulation = await hang(1)
     for _ in range(90):
-        await run_seconds(simulation, 1)
+        await simulation.run_settled(1)
         used = await read_usage(simulation, "hung0")
         assert used <= 16 + 1, "those that wait for a slot, and the one that has it"
     assert (simulation.waiting["hung0"], simulation.waiting["well"]) == (40, 0)
 
 
-async def run_seconds(simulation: QueueSimulation, seconds: int) -> None:
-    for _ in range(10 * seconds):
-        await simulation.run_rounds(0.1)
-        await _settle()
-
-
 async def _lead(simulation: QueueSimulation) -> None:
     while True:
         await simulation.loop.round()
-        await asyncio.sleep(0)
-
-
-async def _settle() -> None:
-    for _ in range(40):
         await asyncio.sleep(0)
 
 
@@ -149,7 +138,7 @@ async def test_a_namespace_hangs_only_after_a_while() -> None:
         clock.set(clock.now_us() + passed_us)
         assert (slots.needs_ping(), slots.hangs("a")) == (needs_ping, False)
         slots._gates.ping()
-        await _settle()
+        await settle()
         assert slots.hangs("a") == hangs, "as the API server answers"
     slots.release("a", is_answered=True)
     assert not slots.hangs("a")

@@ -64,13 +64,6 @@ async def wait_in_classes() -> tuple[QueueSimulation, _SilentGates]:
     return simulation, gates
 
 
-async def run_seconds(simulation: QueueSimulation, seconds: float) -> None:
-    for _ in range(round(10 * seconds)):
-        await simulation.run_rounds(0.1)
-        for _ in range(40):
-            await asyncio.sleep(0)
-
-
 def list_classes(uids: list[str]) -> list[str]:
     return [uid.partition("-")[0] for uid in uids]
 
@@ -80,7 +73,7 @@ async def test_classes_keep_their_order_after_all_answers_were_late(seconds: flo
     """So does a machine that runs nothing for a while."""
     simulation, gates = await wait_in_classes()
     gates.until_us = simulation.clock.now_us() + int(seconds * SECOND_US)
-    await run_seconds(simulation, seconds + 4)
+    await simulation.run_settled(seconds + 4)
     classes = list_classes(gates.ungated)
     assert classes[:24] == ["gold"] * 24, "gates of the last ones are removed side by side"
     assert len(classes) == 120
@@ -90,11 +83,11 @@ async def test_classes_keep_their_order_after_all_answers_were_late(seconds: flo
 async def test_nobody_is_charged_while_all_calls_fail_and_classes_keep_their_order(seconds: float) -> None:
     simulation, gates = await wait_in_classes()
     gates.until_us, gates.fails = simulation.clock.now_us() + int(seconds * SECOND_US), True
-    await run_seconds(simulation, seconds - 0.2)
+    await simulation.run_settled(seconds - 0.2)
     charged = Counter(pod.waiting.service for _, pod, _ in simulation.loop._removal._charged.values())
     assert charged.keys() <= {"gold"}
     assert charged["gold"] <= 16
-    await run_seconds(simulation, 8)
+    await simulation.run_settled(8)
     classes = list_classes(gates.ungated)
     assert classes[:24] == ["gold"] * 24
     assert len(classes) == 120
@@ -105,10 +98,10 @@ async def test_one_pod_of_each_other_service_is_charged_while_calls_fail_for_hal
     """A proxy may answer calls and no pings."""
     simulation, gates = await wait_in_classes()
     gates.until_us, gates.fails = simulation.clock.now_us() + seconds * SECOND_US, True
-    await run_seconds(simulation, seconds - 0.2)
+    await simulation.run_settled(seconds - 0.2)
     charged = Counter(pod.waiting.service for _, pod, _ in simulation.loop._removal._charged.values())
     assert max(charged["silver"], charged["bronze"]) <= 1
-    await run_seconds(simulation, 8)
+    await simulation.run_settled(8)
     classes = list_classes(gates.ungated)
     assert classes[:24].count("gold") >= 22
     assert len(classes) == 120
@@ -121,11 +114,11 @@ async def test_pings_that_fail_while_calls_are_answered_hold_up_nobody_for_long(
     simulation, gates = await wait_in_classes()
     gates.until_us, gates.namespaces = simulation.clock.now_us() + 200 * SECOND_US, ("gold",)
     gates.fails, gates.pings = fails == "at once", pings
-    await run_seconds(simulation, 35 if pings == "lost" else 5)
+    await simulation.run_settled(35 if pings == "lost" else 5)
     late = 0
     for number in range(60):
         await simulation.create(f"silver-late-{number}", namespace="silver")
-        await run_seconds(simulation, 1)
+        await simulation.run_settled(1)
         late += f"silver-late-{number}" not in gates.ungated
         assert number < 6 or f"silver-late-{number - 6}" in gates.ungated
     assert late <= 20
@@ -136,9 +129,9 @@ async def test_one_namespace_without_answers_holds_up_no_other(fails: str) -> No
     simulation, gates = await wait_in_classes()
     gates.until_us, gates.namespaces = simulation.clock.now_us() + 60 * SECOND_US, ("gold",)
     gates.fails = fails == "at once"
-    await run_seconds(simulation, 2)
+    await simulation.run_settled(2)
     assert len(gates.ungated) == 80
     for number in range(60):
         await simulation.create(f"silver-late-{number}", namespace="silver")
-        await run_seconds(simulation, 0.5)
+        await simulation.run_settled(0.5)
         assert f"silver-late-{number}" in gates.ungated, "at once"

@@ -20,7 +20,7 @@ _RECOVERY_US = 5_000_000
 
 
 class ObservedGates:
-    """A `GateClient` of another one, with what its latest answers tell of the API server."""
+    """The calls of a `GateClient`, with what their latest answers tell of the API server."""
 
     def __init__(self, gates: GateClient, now_us: Callable[[], int]) -> None:
         self._gates = gates
@@ -50,9 +50,6 @@ class ObservedGates:
 
     async def delete(self, namespace: str, name: str, uid: str) -> bool:
         return await self._observe(self._gates.delete(namespace, name, uid))
-
-    async def is_reachable(self) -> bool:
-        return await self._gates.is_reachable()
 
     @property
     def is_in_doubt(self) -> bool:
@@ -102,7 +99,7 @@ class ObservedGates:
 
     async def _ping(self, begun_us: int) -> None:
         try:
-            is_reached = await self.is_reachable()
+            is_reached = await self._gates.is_reachable()
         finally:
             self._pinging = None
         now_us = self._now_us()
