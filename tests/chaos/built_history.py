@@ -200,11 +200,12 @@ class BuiltHistory:
             )
         )
 
-    def report(self, at: float, failed: int, outcomes: int, service: str = "api") -> None:
+    def report(self, at: float, failed: int, outcomes: int, service: str = "api", *, seconds: float = 0) -> None:
+        """Report outcomes; the answer takes some seconds."""
         details = {"outcomes": outcomes, "failed": failed}
         moment = START + at
         self.acts.append(
-            Act(moment, moment, "report", "Outcome", "", service, DONE, code=200, message="", details=details)
+            Act(moment, moment + seconds, "report", "Outcome", "", service, DONE, code=200, message="", details=details)
         )
 
     def show(self, at: float, *services: Mapping[str, Any], part: str = "server-1") -> None:

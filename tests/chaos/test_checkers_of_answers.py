@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.built_history import START, BuiltHistory, build_limit_row, build_status
+from tests.chaos.built_history import START, BuiltHistory, build_status
 from tests.chaos.checkers import check
 from tests.chaos.checkers.calls import Calling, parse_duration
 from tests.chaos.checkers.log_lines import format_moment
@@ -98,6 +98,14 @@ def test_a_denial_of_an_admitted_pod_is_told() -> None:
     assert "judged: Pod shop/a (a): asked again after it was admitted at " in list_told(built)[0]
 
 
+@pytest.mark.parametrize(("state", "is_excused"), [("OPEN", True), ("FORCED_OPEN", True), ("HALF_OPEN", False)])
+def test_an_open_breaker_may_deny_an_admitted_pod(state: str, *, is_excused: bool) -> None:
+    built = open_breaker()
+    built.admit("a", 2, "api")
+    built.review("a", 6, "Deny", "api", codes=["BreakerOpen"], state=state, generation=1, code=503)
+    assert any("asked again" in line for line in list_told(built)) != is_excused
+
+
 def test_answers_fail_only_under_faults() -> None:
     built = BuiltHistory()
     built.request("create", "a", 5, code=500, message="failed calling webhook")
@@ -186,46 +194,6 @@ def test_a_transition_that_cannot_be_is_told(moves: list[Any], told: str) -> Non
     for at, old, new, generation, *reason in moves:
         built.move(at, old, new, generation, reason=(reason or ["reason"])[0])
     assert any(told in line and line.startswith("breakers: api: ") for line in list_told(built)), list_told(built)
-
-
-def test_a_trip_without_a_cause_and_a_cause_without_a_trip_are_told() -> None:
-    built = BuiltHistory()
-    built.report(1, 0, 2)
-    built.move(5, "CLOSED", "OPEN", 1)
-    [told] = list_told(built)
-    assert told == (
-        "breakers: api: failures before it opened: 0, expected at least 4 within 2 s;"
-        f" at {format_moment(START + 5)}; no fault"
-    )
-    silent = BuiltHistory()
-    for tenth in range(80):
-        silent.report(5 + tenth / 10, 2, 2)
-    [told] = list_told(silent)
-    assert "breakers: api: all outcomes failed for 7.9 s: it did not open, expected OPEN after 2 s" in told
-
-
-def test_denials_that_open_no_breaker_are_told() -> None:
-    built = BuiltHistory()
-    built.admit("a", 1, "noisy")
-    row = build_limit_row(1, hard=1, name="noisy")
-    for number in range(2):
-        built.review(f"d{number}", 2 + number, "Deny", "noisy", codes=["QuotaExceeded"], limits=[row])
-    [told] = list_told(built)
-    assert "breakers: noisy: 2 denials within 10 s: it did not open, expected OPEN by 2" in told
-    built.move(3.1, "CLOSED", "OPEN", 1, "noisy")
-    assert list_told(built) == []
-
-
-def test_denials_may_be_unknown_of_a_server_that_was_killed() -> None:
-    built = BuiltHistory()
-    built.admit("a", 1, "noisy")
-    row = build_limit_row(1, hard=1, name="noisy")
-    built.review("d", 2, "Deny", "noisy", codes=["QuotaExceeded"], limits=[row])
-    built.move(3.1, "CLOSED", "OPEN", 1, "noisy")
-    [told] = list_told(built)
-    assert "breakers: noisy: denials within 10 s before it opened: 1, expected at least 2" in told
-    built.hurt("kill", "server-2", 2.5, 4)
-    assert list_told(built) == []
 
 
 def test_more_probes_than_places_are_told() -> None:

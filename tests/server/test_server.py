@@ -171,6 +171,8 @@ async def test_a_pod_is_rewritten_counted_refused_and_the_breaker_opens(server: 
     assert answers[3]["status"]["message"].startswith("QuotaExceeded: service payment-api: pods in 1h: hard 3, used 3")
     assert answers[6]["status"]["message"].startswith("BreakerOpen: service payment-api: the breaker is open until ")
     assert not any("patch" in answer for answer in answers)
+    again = await server.create(Ask(pod(), "payments", "uid-0"))
+    assert again["status"]["message"].startswith("BreakerOpen: "), "it was admitted before the breaker opened"
 
     status = json.loads((await server.get("/status"))[1])
     service = next(item for item in status["services"] if item["name"] == "payment-api")

@@ -10,6 +10,7 @@ from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import FailureMode, Service
 from webhook.core.policy_fields import Mode
 
+OPEN_STATES = frozenset({"OPEN", "FORCED_OPEN"})
 AGAIN_SECONDS = 59.0
 """For so long a server remembers what it has admitted."""
 
@@ -86,10 +87,15 @@ def _check_rewrite(facts: Facts, judge: Judge, created: CreatedPod, service: Ser
 
 
 def _check_repeats(facts: Facts, judge: Judge, reviews: Sequence[Review]) -> None:
-    """Expect that an admitted Pod is admitted again, by the same server also without the store."""
+    """Expect that an admitted Pod is admitted again, by the same server also without the store.
+
+    A breaker that has opened since then denies it: the Pod does not exist yet.
+    """
     admitted = next((review for review in reviews if review.decision == "Admit"), None)
     for review in reviews:
         if admitted is None or review.at <= admitted.at or review.at - admitted.at > AGAIN_SECONDS:
+            continue
+        if review.breaker_state in OPEN_STATES:
             continue
         away = facts.faults.list_store_spans(admitted.at, review.at)
         if away and (review.replica != admitted.replica or any(map(facts.faults.loses_data, away))):

@@ -8,7 +8,7 @@ from tests.chaos.checkers.faults import FaultSpan
 from tests.chaos.checkers.judging import Judge
 from tests.chaos.checkers.log_lines import format_moment, parse_moment
 from tests.chaos.history import DONE, Transition
-from webhook.core.breaker import BreakerPlan
+from webhook.core.breaker import BreakerPlan, ErrorRatePlan
 from webhook.core.findings import Code
 
 REPORT = "report"
@@ -19,6 +19,10 @@ EVENT_SECONDS = 1.5
 CLOCK_SECONDS = 0.05
 BUSY_SECONDS = 0.3
 """Where answers take longer, the machine decides when a breaker opens."""
+COUNTED_SECONDS, BRISK_SECONDS = 0.15, 0.1
+"""How far from an interval's ends an outcome is surely counted in it, where no answer takes longer."""
+LATE_SECONDS = 1.0
+"""By how much the moment at which a store counts an outcome may be late."""
 
 
 class Reported(NamedTuple):
@@ -59,30 +63,19 @@ def _check_error_trips(
     rule = breaker.error_rate
     assert rule is not None
     span = rule.consecutive * rule.interval_us / US
-    needed = rule.consecutive * -(-rule.minimum * rule.percent // 100)
+    needed = -(-rule.minimum * rule.percent // 100)
     for trip in trips:
         begin = trip.at - span - TRIP_SECONDS
         failed = sum(report.failed for report in reported if begin <= report.answered_at and report.at <= trip.at)
         judge.expect(
-            holds=failed >= needed or bool(facts.faults.list_store_spans(begin, trip.at)),
+            holds=failed >= rule.consecutive * needed or bool(facts.faults.list_store_spans(begin, trip.at)),
             of=service,
             field="failures before it opened",
             value=failed,
-            expected=f"at least {needed} within {span:.0f} s",
+            expected=f"at least {rule.consecutive * needed} within {span:.0f} s",
             at=trip.at,
         )
-        tripped_at = _find_tripped_at(facts, service, trip.at)
-        if tripped_at is not None:
-            first = tripped_at - (rule.consecutive - 1) * rule.interval_us / US
-            judge.expect(
-                holds=any(begin <= report.at <= first + CLOCK_SECONDS for report in reported if report.failed)
-                or bool(facts.faults.list_store_spans(begin, trip.at)),
-                of=service,
-                field="first failure before it opened",
-                value=format_moment(min((r.at for r in reported if r.failed and r.at >= begin), default=0)),
-                expected=f"by {format_moment(first)}: {rule.consecutive} intervals must fail",
-                at=trip.at,
-            )
+        _check_intervals(facts, judge, trip, rule, reported)
     for begin, end in _list_failing(reported, rule.interval_us / US, rule.minimum):
         due = begin + span + 2 * rule.interval_us / US + TRIP_SECONDS
         is_busy = any(report.answered_at - report.at > BUSY_SECONDS for report in reported if report.at <= due)
@@ -97,6 +90,47 @@ def _check_error_trips(
             at=due,
             since=begin,
         )
+
+
+def _check_intervals(
+    facts: Facts, judge: Judge, trip: Transition, rule: ErrorRatePlan, reported: Sequence[Reported]
+) -> None:
+    """Expect that each of the intervals that tripped a breaker had enough failures, and not too many successes."""
+    tripped_at, interval = _find_tripped_at(facts, trip.service, trip.at), rule.interval_us / US
+    if tripped_at is None:
+        return
+    began = tripped_at - rule.consecutive * interval
+    if facts.faults.list_store_spans(began - LATE_SECONDS, trip.at):
+        return
+    moved_at = max((move.at for move in facts.history.transitions if _is_before(move, trip)), default=0.0)
+    is_certain = not facts.faults.list_active(began - LATE_SECONDS, trip.at) and all(
+        report.answered_at - report.at <= BRISK_SECONDS for report in reported if began - 1 <= report.at <= trip.at
+    )
+    for number in range(rule.consecutive):
+        begin, end = began + number * interval, began + (number + 1) * interval
+        failed = sum(
+            report.failed
+            for report in reported
+            if begin - LATE_SECONDS <= report.answered_at and report.at - COUNTED_SECONDS <= end
+        )
+        succeeded = sum(
+            report.ok
+            for report in reported
+            if max(begin, moved_at) + COUNTED_SECONDS <= report.at and report.answered_at + COUNTED_SECONDS <= end
+        )
+        total = failed + succeeded if is_certain else failed
+        judge.expect(
+            holds=failed >= -(-rule.minimum * rule.percent // 100) and 100 * failed >= rule.percent * total,
+            of=trip.service,
+            field=f"interval {number + 1} of {rule.consecutive} that opened it",
+            value=f"at most {failed} of {total} outcomes failed",
+            expected=f"{rule.percent}% of {rule.minimum} or more by {format_moment(end)}",
+            at=trip.at,
+        )
+
+
+def _is_before(move: Transition, trip: Transition) -> bool:
+    return move.service == trip.service and move.at < trip.at and move.generation < trip.generation
 
 
 def _find_tripped_at(facts: Facts, service: str, at: float) -> float | None:

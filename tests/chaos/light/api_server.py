@@ -1,5 +1,6 @@
 """What the API server does with a request for a Pod: both halves, other webhooks, storage, and the audit log."""
 
+import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,8 @@ NO_ANSWER = (OSError, aiohttp.ClientError, TimeoutError)
 OPEN_NAMESPACES = frozenset({"allow", "audited"})
 """Of services that fail open."""
 _USER = "alice"
-_REPEATED, _DRY_RUN, _REFUSED_BY_OTHERS = 0.08, 0.05, 0.04
+_REPEATED, _DRY_RUN, _REFUSED_BY_OTHERS = 0.12, 0.05, 0.04
+_REPEATED_BY_THE_SAME, _REPEATED_AT_ONCE, _REPEAT_SECONDS = 0.75, 0.5, 1.0
 
 
 class Unanswered(Exception):  # noqa: N818  it is no error of ours
@@ -48,13 +50,15 @@ class LightApiServer:
         began, draw = time.time(), self._random.random
         uid, name = f"light-{number:06}", f"web-{number:06}"
         is_dry_run, is_repeated, is_refused = draw() < _DRY_RUN, draw() < _REPEATED, draw() < _REFUSED_BY_OTHERS
+        repeat_seconds = 0.0 if draw() < _REPEATED_AT_ONCE else _REPEAT_SECONDS
+        waits = (0.0, repeat_seconds) if is_repeated and not is_dry_run else (0.0,)
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
         spec = {"schedulerName": "default-scheduler", "containers": [container]}
         pod = {"metadata": {"name": name, "labels": {"app": "web"}}, "spec": spec}
         ask = Ask(pod, namespace, uid, _USER, dry_run=is_dry_run)
         annotations: dict[str, str] = {}
         try:
-            stored, code, message = await self._admit(ask, annotations, is_repeated=is_repeated and not is_dry_run)
+            stored, code, message = await self._admit(ask, annotations, waits)
         except Unanswered as error:
             stored, code, message = None, 500, f"failed calling webhook: {error}"
         if stored is not None and is_refused:
@@ -62,20 +66,24 @@ class LightApiServer:
         self._write(ask, name, (began, time.time()), (stored, code, message), annotations)
 
     async def _admit(
-        self, ask: Ask, annotations: dict[str, str], *, is_repeated: bool
+        self, ask: Ask, annotations: dict[str, str], waits: Sequence[float]
     ) -> tuple[Mapping[str, Any] | None, int, str]:
+        """Call the mutating half, and the validating half after each wait."""
         before = prepare_for_mutate(ask)
         patched, asked_at = before, time.monotonic()
         try:
-            response = await self._call(Half.MUTATE, ask, before)
+            response = await self._call(self._choose(), Half.MUTATE, ask, before)
             patched = apply_patch(before, response)
             annotations |= _name(response, "mutate")
         except Unanswered:  # the mutating webhook fails open
             annotations |= _name_failure(Calling.MUTATING, f"{Half.MUTATE}.podgate.io", asked_at)
-        after, asked_at = prepare_for_validate(ask, patched), time.monotonic()
-        for _ in range(1 + is_repeated):
+        after, server = prepare_for_validate(ask, patched), None
+        for wait_seconds in waits:
+            await asyncio.sleep(wait_seconds)
+            asked_at = time.monotonic()
             try:
-                response = await self._call(Half.VALIDATE, ask, after)
+                server = self._choose(server)
+                response = await self._call(server, Half.VALIDATE, ask, after)
             except Unanswered:
                 if ask.namespace not in OPEN_NAMESPACES:
                     raise
@@ -87,12 +95,17 @@ class LightApiServer:
                 return None, int(status["code"]), f"denied the request: {status['message']}"
         return after, 201, ""
 
-    async def _call(self, half: Half, ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
+    def _choose(self, before: LightServer | None = None) -> LightServer:
+        """Return the server to call: mostly the one that was called before, else the next one or any."""
         self._calls += 1
         serving = [server for server in self._servers if server.is_up]
         if not serving:
             raise Unanswered("no endpoints")
-        server = serving[self._calls % len(serving)] if self._random.random() < 0.8 else self._random.choice(serving)
+        if before in serving and self._random.random() < _REPEATED_BY_THE_SAME:
+            return before
+        return serving[self._calls % len(serving)] if self._random.random() < 0.8 else self._random.choice(serving)
+
+    async def _call(self, server: LightServer, half: Half, ask: Ask, pod: Mapping[str, Any]) -> dict[str, Any]:
         body = json.dumps(build_admission_review(ask, pod, half)).encode()
         try:
             answer = await server.post(f"/{half}?timeout=10s", body, self._token)
