@@ -6,7 +6,8 @@ read again. So an interrupted rotation continues from the same state, and all st
     make      a CA, well before its predecessor expires
     adopt     a CA that is missing from the stored state, but has signed a valid leaf
     publish   exactly the CAs of the stored state, in every bundle
-    mark      a CA as read back from every bundle; unmark it if it is missing from one before it signs
+    mark      a CA as read back from every bundle; unmark it if it is missing from one before it signs; a bundle that
+              cannot be read changes no mark: its wait would begin again with each call that fails
     issue     a leaf, from the newest CA that has settled
     drop      a CA, once the last leaf that it signed has expired
 """
@@ -45,6 +46,15 @@ class RotationState:
 
     def is_everywhere(self, generation: Generation) -> bool:
         return all(generation.certificate in trust for trusts in self.places.values() for trust in trusts)
+
+    def is_missing(self, generation: Generation) -> bool:
+        """Return whether a bundle that was read lacks a CA."""
+        return any(
+            generation.certificate not in trust
+            for place, trusts in self.places.items()
+            if place not in self.unread
+            for trust in trusts
+        )
 
     leaves: Mapping[str, Leaf]
     """By name; one that does not exist yet is an empty Leaf."""
@@ -151,7 +161,7 @@ def _list_unsigned(state: RotationState, leaves: Iterable[x509.Certificate]) -> 
 def _find_publications(state: RotationState, now: datetime) -> Iterator[Step]:
     for generation in state.generations:
         is_right = generation.published_at is None or (
-            state.is_everywhere(generation) and generation.published_at <= now
+            not state.is_missing(generation) and generation.published_at <= now
         )
         if not is_right and not generation.is_signing:
             yield MarkPublished(generation, None)

@@ -204,6 +204,26 @@ async def test_port_certificate_keeps_its_ca_trusted_after_repeated_ca_loss() ->
     assert verifies(x509.load_pem_x509_certificate(port_certificate), bundles(api, CLIENT)[0])
 
 
+@pytest.mark.parametrize(
+    ("name", "ca", "places"),
+    [
+        (SERVING, SERVING_CA, [f"{GROUP}/{configuration}" for configuration in CONFIGURATIONS]),
+        (CLIENT, CLIENT_CA, [f"{SECRETS}/{SERVING}"]),
+    ],
+)
+async def test_new_ca_takes_over_although_calls_fail_now_and_then(name: str, ca: str, places: list[str]) -> None:
+    """Every half minute one of the places where a CA is trusted cannot be read."""
+    api, now = await make_managed_cluster(), START
+    before = leaf(api, name)
+    api.change(ca, {"line.json": None})
+    for tick in range(60):
+        now += POLL
+        api.unreadable = {places[tick // 3 % len(places)]} if tick % 3 == 1 else set()
+        await settle(api, [CaController(PLAN)], now)
+        assert peers_verify(api)
+    assert leaf(api, name) != before
+
+
 # --- names ---
 
 

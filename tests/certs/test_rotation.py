@@ -201,6 +201,20 @@ def test_new_ca_missing_from_a_bundle_restarts_its_wait() -> None:
     assert simulation.generations.now[0].key is None, "a CA that no longer signs needs no key"
 
 
+def test_place_that_cannot_be_read_does_not_restart_the_wait_of_a_new_ca() -> None:
+    simulation = make_settled_simulation(USUAL)
+    while len(simulation.generations.now) == 1:
+        simulation.advance(timedelta(hours=6))
+        simulation.settle()
+    published_at = simulation.now
+    simulation.advance(USUAL.settle)
+    read = simulation.view()
+    unread = replace(read, places={**read.places, "policy": (frozenset(),)}, unread=frozenset({"policy"}))
+    assert find_due_steps(unread, USUAL, simulation.now) == (Publish("policy"),), "it does not sign meanwhile"
+    [issue] = [step for step in simulation.due() if isinstance(step, Issue)]
+    assert (issue.signer, issue.signer.published_at) == (simulation.generations.now[1], published_at)
+
+
 def test_unrecorded_ca_stays_trusted_while_its_leaf_is_valid() -> None:
     """A deleted CA Secret loses the record: a new CA replaces the lost one without a failed call."""
     simulation = make_settled_simulation(USUAL)
