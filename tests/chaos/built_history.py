@@ -200,12 +200,24 @@ class BuiltHistory:
             )
         )
 
-    def report(self, at: float, failed: int, outcomes: int, service: str = "api", *, seconds: float = 0) -> None:
-        """Report outcomes; the answer takes some seconds."""
-        details = {"outcomes": outcomes, "failed": failed}
+    def report(self, at: float, failed: int, outcomes: int, service: str = "api", **given: Any) -> None:
+        """Report outcomes; the answer takes `seconds`."""
+        details, seconds = {"outcomes": outcomes, "failed": failed}, given.get("seconds", 0)
+        outcome = given.get("outcome", DONE)
         moment = START + at
         self.acts.append(
-            Act(moment, moment + seconds, "report", "Outcome", "", service, DONE, code=200, message="", details=details)
+            Act(
+                moment,
+                moment + seconds,
+                "report",
+                "Outcome",
+                "",
+                service,
+                outcome,
+                code=200,
+                message="",
+                details=details,
+            )
         )
 
     def show(self, at: float, *services: Mapping[str, Any], part: str = "server-1") -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.chaos.built_history import START, BuiltHistory, build_limit_row
 from tests.chaos.checkers import check
 from tests.chaos.checkers.log_lines import format_moment
+from tests.chaos.history import UNKNOWN
 
 
 def list_told(built: BuiltHistory) -> list[str]:
@@ -61,6 +62,15 @@ def test_an_interval_without_failures_that_opened_a_breaker_is_told() -> None:
     built.move(7.3, "CLOSED", "OPEN", 1)
     built.show(8, {"name": "api", "breaker": {"state": "OPEN", "trippedAt": format_moment(START + 7)}})
     assert any("interval 1 of 2 that opened it: at most 0 of 0 outcomes failed" in line for line in list_told(built))
+
+
+def test_outcomes_without_an_answer_may_be_the_cause() -> None:
+    built = BuiltHistory()
+    for at in (5.5, 6.5):
+        built.report(at, 2, 2, outcome=UNKNOWN)
+    built.move(7.3, "CLOSED", "OPEN", 1)
+    built.show(8, {"name": "api", "breaker": {"state": "OPEN", "trippedAt": format_moment(START + 7)}})
+    assert not [line for line in list_told(built) if line.startswith("breakers: ")]
 
 
 @pytest.mark.parametrize(

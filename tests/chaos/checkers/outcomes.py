@@ -7,7 +7,7 @@ from tests.chaos.checkers.facts import US, Facts
 from tests.chaos.checkers.faults import FaultSpan
 from tests.chaos.checkers.judging import Judge
 from tests.chaos.checkers.log_lines import format_moment, parse_moment
-from tests.chaos.history import DONE, Transition
+from tests.chaos.history import DONE, UNKNOWN, Transition
 from webhook.core.breaker import BreakerPlan, ErrorRatePlan
 from webhook.core.findings import Code
 
@@ -26,19 +26,23 @@ LATE_SECONDS = 1.0
 
 
 class Reported(NamedTuple):
+    """Outcomes of one call. Without an answer they may have been counted: `is_known` is false."""
+
     at: float
     answered_at: float
     ok: int
     failed: int
+    is_known: bool
 
 
 def check_causes(facts: Facts, judge: Judge, moves: Mapping[str, Sequence[Transition]]) -> None:
     """Judge that each trip has a cause, and that each cause has a trip."""
     reported: dict[str, list[Reported]] = {}
     for act in facts.history.acts:
-        if act.act == REPORT and act.outcome == DONE:
+        if act.act == REPORT and act.outcome in {DONE, UNKNOWN}:
             count, failed = int(act.details.get("outcomes", 0)), int(act.details.get("failed", 0))
-            reported.setdefault(act.name, []).append(Reported(act.at, act.answered_at, count - failed, failed))
+            report = Reported(act.at, act.answered_at, count - failed, failed, act.outcome == DONE)
+            reported.setdefault(act.name, []).append(report)
     is_pushed = bool(facts.history.acts)
     for policy in facts.policies.values():
         for service, plan in policy.plans.items():
@@ -76,7 +80,9 @@ def _check_error_trips(
             at=trip.at,
         )
         _check_intervals(facts, judge, trip, rule, reported)
-    for begin, end in _list_failing(reported, rule.interval_us / US, rule.minimum):
+    for begin, end in _list_failing(
+        [report for report in reported if report.is_known], rule.interval_us / US, rule.minimum
+    ):
         due = begin + span + 2 * rule.interval_us / US + TRIP_SECONDS
         is_busy = any(report.answered_at - report.at > BUSY_SECONDS for report in reported if report.at <= due)
         if end < due - TRIP_SECONDS or is_busy or facts.faults.list_active(begin - 1, due):
@@ -116,7 +122,9 @@ def _check_intervals(
         succeeded = sum(
             report.ok
             for report in reported
-            if max(begin, moved_at) + COUNTED_SECONDS <= report.at and report.answered_at + COUNTED_SECONDS <= end
+            if report.is_known
+            and max(begin, moved_at) + COUNTED_SECONDS <= report.at
+            and report.answered_at + COUNTED_SECONDS <= end
         )
         total = failed + succeeded if is_certain else failed
         judge.expect(
