@@ -79,6 +79,13 @@ class RecordLog:
         """Return the number of the call that took this time from Redis."""
         return bisect_right(self.calls, at_us + _CLOCK_US, key=lambda call: call.at_us) - 1
 
+    def is_booked(self, charge: Charge) -> bool:
+        """Return whether a charge has an earlier time than the call that made it, so that no acquire has made it.
+
+        Redis may not run between its two readings of the time, but then it carries out no other call either.
+        """
+        return self.find_call(charge.charged_us) < charge.made_in - 1
+
     async def _read(self) -> None:
         while line := await self._reader.readline():
             found = _LINE.fullmatch(line)

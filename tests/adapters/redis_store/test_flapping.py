@@ -199,8 +199,7 @@ class Judge:
 
     def _find_admission_us(self, charge: Charge) -> int:
         """Return when a Pod was admitted: by Redis' time if an acquire has charged it, else by that of its answer."""
-        is_booked = self.log.find_call(charge.charged_us) < charge.made_in
-        return self.load.last[charge.uid].answered_us if is_booked else charge.charged_us
+        return self.load.last[charge.uid].answered_us if self.log.is_booked(charge) else charge.charged_us
 
     def check_denials(self) -> None:
         """Check that places of denied Pods are taken back, and until when they were counted against others."""
